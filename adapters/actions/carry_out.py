@@ -13,8 +13,16 @@ BUSY_WAIT = 1.0
 """Seconds to the second try after a refusal for now; doubled for each further one."""
 
 
+Admit = Callable[[], Awaitable[None]]
+"""Called before calls are made; raises TargetError where they must not be made any more."""
+
+
 class ForeignStateError(TargetError):
     """Somebody else changed the member: their change stays as it is."""
+
+
+async def admit_always() -> None:
+    """Admits calls."""
 
 
 async def read_member(target: Target, member: str) -> tuple[MemberState, TargetState]:
@@ -30,40 +38,60 @@ async def read_member(target: Target, member: str) -> tuple[MemberState, TargetS
     return found, state
 
 
-async def make_change(target: Target, change: Change, before: MemberState) -> tuple[Call, ...]:
+async def make_change(
+    target: Target, change: Change, before: MemberState, admit: Admit = admit_always, *, was_called: bool = True
+) -> tuple[Call, ...]:
     """Makes a change unless it is made already; returns the calls.
+
+    Args:
+        target: the target.
+        change: the change.
+        before: the member before it.
+        admit: is called before the calls, each time that they are rendered.
+        was_called: whether calls of this change may have been made before: if not, what looks like it is not ours.
 
     Raises:
         ForeignStateError: the member is in a state that is neither the former one nor ours.
         TargetError: the target refused, did not answer, or changed under each try.
     """
+    made = was_called
+
+    async def note_calls() -> None:
+        nonlocal made
+        await admit()
+        made = True
 
     def render(state: TargetState) -> tuple[Call, ...]:
         standing = target.find_standing(change, before, state)
-        if standing == FOREIGN:
+        if standing == FOREIGN or (standing == OURS and not made):
             raise ForeignStateError(f"{target.name}: {change.member} was changed by somebody else")
         return () if standing == OURS else target.render_change(change, state)
 
-    return await _call_until_consistent(target, render)
+    return await _call_until_consistent(target, render, note_calls)
 
 
-async def undo_change(target: Target, change: Change, before: MemberState) -> tuple[Call, ...]:
+async def undo_change(
+    target: Target, change: Change, before: MemberState, admit: Admit = admit_always
+) -> tuple[Call, ...]:
     """Undoes what is left of a change; returns the calls, none where somebody else undid or replaced it.
 
     Raises:
         TargetError: the target refused, did not answer, or changed under each try.
     """
-    return await _call_until_consistent(target, lambda state: target.render_undo(change, before, state))
+    return await _call_until_consistent(target, lambda state: target.render_undo(change, before, state), admit)
 
 
 async def _call_until_consistent(
     target: Target,
     render: Callable[[TargetState], tuple[Call, ...]],
+    admit: Admit,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> tuple[Call, ...]:
     wait = BUSY_WAIT
     for tries_left in reversed(range(MAX_TRIES)):
         calls = render(await target.read_state())
+        if calls:
+            await admit()
         try:
             for call in calls:
                 await target.make_call(call)

@@ -13,11 +13,12 @@ from skewscope.adapters.actions.carry_out import read_member
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.planner import describe_reason
 from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
+from skewscope.adapters.actions.surroundings import read_surroundings
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.adapters.targets.common.calls import describe_calls
 from skewscope.engine.actions.action import PROPOSED, Action, ActionPlan
 from skewscope.engine.actions.change import ABSENT, Change, TargetState
-from skewscope.engine.actions.limits import Surroundings, find_blocks
+from skewscope.engine.actions.limits import find_blocks
 from skewscope.engine.actions.planning import Option, TargetOffer, build_reason, describe_plan, list_options
 from skewscope.engine.model.incident import Incident
 
@@ -96,18 +97,9 @@ async def _plan(
     made = build_reason(incident, option.mitigation)
     t = coordinator.view.t
     action = Action(DRY_RUN_ID, PROPOSED, change, made, option.scope, plan, t, option.reversible)
-    around = Surroundings(planner.topology, _serving(coordinator, action, target, state))
+    around = await read_surroundings(planner, coordinator.view, action, state)
     blocks = find_blocks(action, coordinator.actions.values(), settings.limits, around, t)
     return PlannedChange(option, mode, plan, trouble, blocks)
-
-
-def _serving(coordinator: Coordinator, action: Action, target: Target, state: TargetState) -> dict[str, bool | None]:
-    """Returns whether each replica of the action's pool is in use; empty without a pool."""
-    pools = {pool.name: pool.replicas for pool in coordinator.planner.topology.pools}
-    members = {
-        name: state.member(target.members[name]) for name in pools.get(action.scope.pool, ()) if name in target.members
-    }
-    return {name: member.serving if member else False for name, member in members.items()}
 
 
 def list_obstacles(incident: Incident, settings: ActionSettings, changes: tuple[PlannedChange, ...]) -> tuple[str, ...]:
@@ -116,14 +108,7 @@ def list_obstacles(incident: Incident, settings: ActionSettings, changes: tuple[
 
 
 def _obstacles(incident: Incident, settings: ActionSettings, changes: tuple[PlannedChange, ...]) -> Iterator[str]:
-    if incident.state != "firing":
-        yield "the incident does not fire"
-    if incident.is_symptom:
-        yield "it is a symptom: what causes it is not known"
-    if incident.explained_by is not None:
-        yield f"another incident explains it: {incident.explained_by}"
-    if incident.confidence < settings.confidence:
-        yield f"it is {100 * incident.confidence:.0f} % sure, {100 * settings.confidence:.0f} % are needed"
+    yield from settings.find_obstacles(incident)
     if not changes:
         yield "no target can carry out what is advised"
     elif all(one.mode == OBSERVE for one in changes):

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -25,16 +26,18 @@ def save_action(connection: sqlite3.Connection, action: Action) -> None:
     connection.execute("INSERT OR REPLACE INTO actions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def load_actions(connection: sqlite3.Connection, since: float) -> list[Action]:
-    """Returns the actions that are live, and those that ended since a time, oldest first.
+def load_actions(connection: sqlite3.Connection, since: float, incidents: Collection[str] = ()) -> list[Action]:
+    """Returns the actions that are live, those that ended since a time, and those for some incidents, oldest first.
 
     Raises:
         ValueError: an entry is damaged.
     """
     marks = ", ".join("?" for _ in LIVE_STATES)
-    query = f"SELECT told FROM actions WHERE state IN ({marks}) OR ended >= ? ORDER BY created, id"  # noqa: S608
+    query = f"""SELECT told FROM actions WHERE state IN ({marks}) OR ended >= ?
+        OR incident IN (SELECT value FROM json_each(?)) ORDER BY created, id"""  # noqa: S608
+    values = (*LIVE_STATES, since, json.dumps(list(incidents)))
     try:
-        return [parse_action(json.loads(told)) for (told,) in connection.execute(query, (*LIVE_STATES, since))]
+        return [parse_action(json.loads(told)) for (told,) in connection.execute(query, values)]
     except (KeyError, TypeError) as error:
         raise ValueError(f"an action in the store cannot be read: {error}") from None
 

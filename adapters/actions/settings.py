@@ -1,7 +1,7 @@
 """Parses the section `actions` of a controller's config, and checks the section `targets` against the topology."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 
@@ -61,13 +61,19 @@ class ActionSettings:
         return self.mode == OBSERVE and all(each.mode == OBSERVE for each in self.modes)
 
     def admits(self, incident: Incident) -> bool:
-        """Returns whether anything may be planned for an incident: a sure diagnosis that is a root and fires."""
-        return (
-            incident.state == "firing"
-            and not incident.is_symptom
-            and incident.explained_by is None
-            and incident.confidence >= self.confidence
-        )
+        """Returns whether anything may be done for an incident: a sure diagnosis that is a root and fires."""
+        return next(self.find_obstacles(incident), None) is None
+
+    def find_obstacles(self, incident: Incident) -> Iterator[str]:
+        """Yields why nothing may be done for an incident, one sentence each."""
+        if incident.state != "firing":
+            yield "the incident does not fire"
+        if incident.is_symptom:
+            yield "it is a symptom: what causes it is not known"
+        if incident.explained_by is not None:
+            yield f"another incident explains it: {incident.explained_by.id}"
+        if incident.confidence < self.confidence:
+            yield f"it is {100 * incident.confidence:.0f} % sure, {100 * self.confidence:.0f} % are needed"
 
 
 def read_actions(fields: FieldReader, topology: Topology, targets: Iterable[str]) -> ActionSettings:

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from skewscope.adapters.actions.coordinator import KEPT_SECONDS, ActionStoreError, Coordinator
+from skewscope.adapters.actions.action_book import ActionStoreError
+from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.effect import EffectMeter
 from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.controller.config import ControllerConfig
@@ -52,9 +53,12 @@ class ActionService:
         config = self.config
         targets: dict[str, Target] = {one.name: target_kinds()[one.kind].build(one.settings) for one in config.targets}
         self.effects = EffectMeter(config.topology, self.catalogue) if targets else None
-        self.coordinator = Coordinator(config.actions, Planner(config.topology, self.catalogue, targets), self.store)
-        if self.effects is not None:
-            self.coordinator.measure = self.effects.measure
+        self.coordinator = Coordinator(
+            config.actions,
+            Planner(config.topology, self.catalogue, targets),
+            self.store,
+            self.effects.measure if self.effects is not None else None,
+        )
 
     @property
     def measured_signals(self) -> frozenset[str]:
@@ -63,8 +67,7 @@ class ActionService:
 
     def take_over(self, before: "ActionService") -> None:
         """Takes over the actions of the service before it."""
-        self.coordinator.actions = before.coordinator.actions
-        self.coordinator.view = before.coordinator.view
+        self.coordinator.take_over(before.coordinator)
 
     def load(self, store: Store, now: float) -> None:
         """Takes over the actions that are stored.
@@ -72,7 +75,8 @@ class ActionService:
         Raises:
             InputError: the store is damaged.
         """
-        self.coordinator.resume(store.actions(now - KEPT_SECONDS), now)
+        incidents = [one.id for one in store.open_incidents()]
+        self.coordinator.resume(store.actions(now - self.config.actions.limits.memory, incidents), now)
 
     def step(self, result: TickResult) -> None:
         """Lets the actions go on after a tick; `context` then holds what the policies of the next one are told."""

@@ -277,14 +277,14 @@ class Store:
             connection.execute("INSERT OR REPLACE INTO silences VALUES (?, ?, ?, ?, ?, ?, ?)", to_row(silence))
             audit.append(connection, t, who, what, payload)
 
-    def actions(self, since: float) -> list[Action]:
-        """Returns the actions that are live, and those that ended since a time.
+    def actions(self, since: float, incidents: Collection[str] = ()) -> list[Action]:
+        """Returns the actions that are live, those that ended since a time, and those for some incidents.
 
         Raises:
             InputError: the store is damaged.
         """
         with self._report_damage():
-            return ledger.load_actions(self._connection, since)
+            return ledger.load_actions(self._connection, since, incidents)
 
     def write_action(
         self,

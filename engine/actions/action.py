@@ -29,7 +29,7 @@ REFUSED, EXPIRED, FAILED, UNDONE, OVERRIDDEN, DONE = FINAL_STATES = (
 )
 """refused: by a person; expired: nothing was changed, because the incident ended or nobody approved in time; failed:
 the target did not make the change, and nothing of it is left; undone; overridden: somebody else changed the member
-meanwhile, and what they did stays; done: a change without undo that was verified."""
+meanwhile, and what they did stays; done: a change without undo that was judged, or ended by a person or its time."""
 IN_PLACE_STATES = (APPLYING, APPLIED, VERIFIED, UNDOING)
 """States in which a change may be in place."""
 
@@ -139,8 +139,12 @@ class Action:
     approved_at: float | None = None
     started_at: float | None = None
     """When the intent was stored."""
+    called_at: float | None = None
+    """When its first call was about to be made: stored before it. What looks like its change before then is not its."""
     applied_at: float | None = None
     verified_at: float | None = None
+    undo_at: float | None = None
+    """When its undo began."""
     ended_at: float | None = None
     seen_in_state: bool = False
     seen_in_traffic: bool | None = None
@@ -158,7 +162,7 @@ class Action:
     waiting: str = ""
     """What it waits for; '' for nothing."""
     stuck: bool = False
-    """Whether its undo failed several times: a person has to look at it. It is still tried."""
+    """Whether a person has to look at it: its undo failed several times, or its target is gone. It is still tried."""
     good_probes: int = 0
     """Probes in a row that found the member as quick as its peers."""
     history: tuple[tuple[float, str], ...] = ()
@@ -225,8 +229,10 @@ SIMPLE_FIELDS = (
     "approved_by",
     "approved_at",
     "started_at",
+    "called_at",
     "applied_at",
     "verified_at",
+    "undo_at",
     "ended_at",
     "seen_in_state",
     "seen_in_traffic",
@@ -257,6 +263,8 @@ def parse_action(data: Mapping[str, Any]) -> Action:
     change = Change(**{**data["change"], "parameters": tuple(sorted(data["change"]["parameters"].items()))})
     before = data["before"]
     measured = {name: one for name, one in data["measurement"].items() if name != "recovery"}
+    # Versions before 2026-12 did not tell when the first call was made.
+    simple = {"called_at": data["started_at"]} | {name: data[name] for name in SIMPLE_FIELDS if name in data}
     return Action(
         id=data["id"],
         state=data["state"],
@@ -269,7 +277,7 @@ def parse_action(data: Mapping[str, Any]) -> Action:
         else MemberState(**{**before, "details": tuple(sorted(before["details"].items()))}),
         measurement=Measurement(**measured),
         history=tuple((float(one["t"]), str(one["what"])) for one in data["history"]),
-        **{name: data[name] for name in SIMPLE_FIELDS},
+        **simple,
     )
 
 

@@ -6,6 +6,7 @@
 from dataclasses import dataclass, replace
 
 from skewscope.engine.actions.action import (
+    APPLIED,
     APPROVED,
     DONE,
     EXPIRED,
@@ -32,6 +33,8 @@ STUCK_TRIES = 5
 """Failed tries to undo after which a person is told."""
 MAX_WAIT = 60.0
 """Seconds between two tries at most."""
+END_SLACK = 10.0
+"""Seconds by which a change may end by itself before its time is over: the clock of its target may be ahead."""
 PROBES = 3
 """Probes in a row that have to find a member as quick as its peers before it is used again."""
 
@@ -81,12 +84,19 @@ class Observation:
     """Earlier changes of this member that were undone because its fault seemed to be over."""
 
 
-def lapse(action: Action, timing: Timing, firing: bool, t: float) -> Action:
-    """Returns a proposed or approved action as expired if its incident ended, or if its time is over."""
+def lapse(action: Action, timing: Timing, obstacle: str, t: float) -> Action:
+    """Returns a proposed or approved action as expired if something stands in its way, or if its time is over.
+
+    Args:
+        action: any action; one that has begun is returned as it is.
+        timing: the times that are allowed.
+        obstacle: why it must not be made any more, such as that its incident is over; '' for nothing.
+        t: the present time.
+    """
     if action.state not in (PROPOSED, APPROVED):
         return action
-    if not firing:
-        return action.move(t, EXPIRED, "the incident is over", ending="the incident is over")
+    if obstacle:
+        return action.move(t, EXPIRED, obstacle, ending=obstacle)
     begun = action.created if action.state == PROPOSED else (action.approved_at or action.created)
     if t - begun > timing.approval_within:
         why = (
@@ -97,8 +107,38 @@ def lapse(action: Action, timing: Timing, firing: bool, t: float) -> Action:
 
 
 def begin_undo(action: Action, why: str, t: float, by: str = "") -> Action:
-    """Returns an action whose change is to be taken back; `by` names the person who asked for it."""
-    return action.move(t, UNDOING, f"undo: {why}", ending=why, ended_by=by)
+    """Returns an action whose change is to be taken back; `by` names the person who asked for it.
+
+    One without undo ends instead: trying for ever to take it back would help nobody.
+    """
+    if not action.reversible:
+        outcome = action.outcome or UNPROVEN
+        return action.move(t, DONE, f"ended: {why}; it has no undo", ending=why, ended_by=by, outcome=outcome)
+    return action.move(t, UNDOING, f"undo: {why}", ending=why, ended_by=by, undo_at=t)
+
+
+def is_late(action: Action, timing: Timing, t: float) -> bool:
+    """Returns whether the time is over in which the calls of an action have to be accepted."""
+    return t - (action.started_at or t) > timing.apply_within
+
+
+def give_up(action: Action, trouble: str, standing: str, t: float) -> Action:
+    """Returns an action whose calls were not accepted in time, so that nothing is left of it.
+
+    Args:
+        action: an action that is being applied.
+        trouble: why.
+        standing: ABSENT, OURS or FOREIGN; '' where the target did not answer. It decides about an action without undo.
+        t: the present time.
+    """
+    why = f"could not be applied: {trouble}"
+    if action.reversible:
+        return begin_undo(action, why, t)
+    if action.called_at is None:
+        return action.move(t, FAILED, f"{why}; no call was made", ending=why)
+    if standing == OURS:
+        return action.move(t, APPLIED, "the target made it", applied_at=t)
+    return _end_unhelpful(action, why, t)
 
 
 def note_failure(action: Action, trouble: str, timing: Timing, t: float) -> Action:
@@ -110,26 +150,53 @@ def note_failure(action: Action, trouble: str, timing: Timing, t: float) -> Acti
         failed = failed.note(t, f"failed, try {tries}: {trouble}")
     if action.state == UNDOING:
         return replace(failed, stuck=tries >= STUCK_TRIES)
-    if t - (action.started_at or t) > timing.apply_within:
-        return begin_undo(failed, f"could not be applied: {trouble}", t)
-    return failed
+    return give_up(failed, trouble, "", t) if is_late(action, timing, t) else failed
 
 
-def finish_undo(action: Action, seen: Observation) -> Action:
-    """Returns an action after its undo, by what the target reports then."""
-    if seen.standing == ABSENT:
-        never = action.applied_at is None
-        return action.move(seen.t, FAILED if never else UNDONE, "the former state is back", stuck=False)
+def finish_undo(action: Action, seen: Observation, timing: Timing) -> Action:
+    """Returns an action after its undo, by what the target reports then.
+
+    A change that was called for and never seen may still be on its way: its absence is believed after `state_within`.
+    """
+    if action.called_at is None:
+        return action.move(seen.t, UNDONE, "no call was made", stuck=False)
     if seen.standing == FOREIGN:
         return action.move(seen.t, OVERRIDDEN, "somebody else changed the member; it stays as it is", stuck=False)
-    return action
+    if seen.standing != ABSENT:
+        return action
+    if not action.seen_in_state and seen.t - (action.undo_at or action.called_at) < timing.state_within:
+        return replace(action, waiting="that the target is still as it was", next_try=seen.t + 1.0)
+    never = action.applied_at is None
+    return action.move(seen.t, FAILED if never else UNDONE, "the former state is back", stuck=False)
+
+
+def is_over(action: Action, seen: Observation, timing: Timing) -> bool:
+    """Returns whether the time to live of a change is over; some targets end it by themselves."""
+    slack = END_SLACK if seen.standing == ABSENT else 0.0
+    begun = action.started_at if action.started_at is not None else seen.t
+    end = min(begun + timing.time_to_live, action.change.expires or begun + timing.time_to_live)
+    return seen.t >= end - slack
+
+
+def _end_from_outside(action: Action, seen: Observation, timing: Timing) -> Action | None:
+    """Returns an action that somebody else or its time has ended; None for one that goes on."""
+    if seen.standing == FOREIGN:
+        return action.move(seen.t, OVERRIDDEN, "somebody else changed the member", ending="changed by somebody else")
+    if action.state == APPLIED and not action.seen_in_state:
+        return None
+    if is_over(action, seen, timing):
+        return begin_undo(action, "its time is over", seen.t)
+    if seen.standing == ABSENT:
+        return action.move(seen.t, OVERRIDDEN, "somebody else undid it", ending="undone by somebody else")
+    return None
 
 
 def judge_trial(action: Action, seen: Observation, timing: Timing) -> Action:
     """Returns an action whose calls were accepted, judged by state, then traffic, then effect."""
     t, applied = seen.t, action.applied_at or seen.t
-    if seen.standing == FOREIGN:
-        return action.move(t, OVERRIDDEN, "somebody else changed the member", ending="changed by somebody else")
+    ended = _end_from_outside(action, seen, timing)
+    if ended is not None:
+        return ended
     if not action.seen_in_state:
         if seen.standing == OURS:
             action = replace(action, seen_in_state=True, waiting="traffic").note(t, "the target reports the new state")
@@ -137,8 +204,6 @@ def judge_trial(action: Action, seen: Observation, timing: Timing) -> Action:
             return _end_unhelpful(action, "the target accepted it, but never reported the new state", t)
         else:
             return replace(action, waiting="the target's new state")
-    elif seen.standing == ABSENT:
-        return action.move(t, OVERRIDDEN, "somebody else undid it", ending="undone by somebody else")
     if action.seen_in_traffic is None and seen.traffic_follows is not None:
         if seen.traffic_follows:
             action = replace(action, seen_in_traffic=True, waiting="its effect").note(t, "traffic follows it")
@@ -205,14 +270,11 @@ def watch_in_place(action: Action, seen: Observation, timing: Timing) -> Action:
     After each earlier time that the same member's fault came back, it has to be gone twice as long.
     """
     t = seen.t
-    if seen.standing == FOREIGN:
-        return action.move(t, OVERRIDDEN, "somebody else changed the member", ending="changed by somebody else")
-    if seen.standing == ABSENT:
-        return action.move(t, OVERRIDDEN, "somebody else undid it", ending="undone by somebody else")
+    ended = _end_from_outside(action, seen, timing)
+    if ended is not None:
+        return ended
     if seen.measurement is not None and seen.measurement.after is not None:
         action = replace(action, measurement=seen.measurement)
-    if t - (action.applied_at or t) >= timing.time_to_live:
-        return begin_undo(action, "its time is over", t)
     if seen.probe_good is not None:
         good = action.good_probes + 1 if seen.probe_good else 0
         if not good and action.good_probes:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from skewscope.engine.actions.action import NOT_HELPED, Action
-from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT
+from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT, REQUEUE
 from skewscope.engine.model.topology import Topology
 
-HOUR = 3600.0
+HOUR, DAY = 3600.0, 86400.0
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-TAKING_OUT = (DRAIN, BLOCK, EVICT)
-"""Kinds of changes after which a member no longer gets new work."""
+TAKING_OUT = (DRAIN, REQUEUE, BLOCK, EVICT)
+"""Kinds of changes after which a member gets no new work, or what it does is broken off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class ActionLimits:
     per_hour: int = 6
     """Changes that may be started within an hour."""
     share_of_nodes: float = 0.1
-    """Share of all nodes that changes may touch at the same time; one node is always allowed."""
+    """Share of all nodes that changes may touch at the same time; those of one change are always allowed."""
     share_of_groups: float = 0.25
     """Share of all groups; one group is always allowed."""
     share_of_replicas: float = 0.34
     """Share of the replicas of a pool; one is always allowed, as far as the minimum allows it."""
     minimum_healthy: Mapping[str, int] = field(default_factory=dict)
-    """Replicas of each pool that have to be left in use; where a pool is not named, more than half of them."""
+    """Replicas of each pool that have to be left healthy and in use; where a pool is not named, more than half."""
     cool_down: float = 120.0
     """Seconds after the end of a change in which its member is left alone."""
     breaker: Breaker = field(default_factory=Breaker)
@@ -71,6 +71,11 @@ class ActionLimits:
         """Returns the least number of replicas of a pool that have to be left in use."""
         return self.minimum_healthy.get(pool, replicas // 2 + 1)
 
+    @property
+    def memory(self) -> float:
+        """Seconds for which ended actions still count."""
+        return max(DAY, self.breaker.within + self.breaker.pause, self.cool_down)
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -78,8 +83,11 @@ class Surroundings:
 
     topology: Topology
     serving: Mapping[str, bool | None] = field(default_factory=dict)
-    """Whether each replica of the changed pool is given work, as its target reports it now; empty where the scope has
-    no pool."""
+    """Whether replicas are given work, as all targets report it now; without those that no target knows of."""
+    ill: frozenset[str] = frozenset()
+    """Replicas with an incident of their own: they are not healthy, even if they are given work."""
+    silent: tuple[str, ...] = ()
+    """Targets that gave no answer, so that `serving` is None for their replicas."""
 
 
 def find_blocks(
@@ -89,9 +97,9 @@ def find_blocks(
 
     Args:
         action: the action that would be started.
-        others: all known actions, ended ones of the last hours included; the action itself is ignored.
+        others: all known actions, those included that ended within `limits.memory`; the action itself is ignored.
         limits: the limits.
-        around: the topology and the present state of the pool.
+        around: the topology and the present state of the pools.
         t: the present time.
     """
     known = [other for other in others if other.id != action.id]
@@ -99,7 +107,7 @@ def find_blocks(
         *_time_blocks(known, limits, t),
         *_member_blocks(action, known, limits, t),
         *_count_blocks(action, known, limits, around.topology, t),
-        *_pool_blocks(action, limits, around),
+        *_pool_blocks(action, known, limits, around),
     )
 
 
@@ -153,17 +161,35 @@ def _count_blocks(
     if len(started) >= limits.per_hour:
         yield f"{len(started)} changes within an hour, {limits.per_hour} are allowed"
     nodes = {name for other in (action, *in_place) for name in other.scope.nodes}
-    if action.scope.kind != "replica":
-        yield from _share_block("nodes", len(nodes), len(topology.nodes), limits.share_of_nodes)
+    yield from _share_block("nodes", len(nodes), len(topology.nodes), limits.share_of_nodes, _own(action.scope.nodes))
     groups = {name for other in (action, *in_place) for name in other.scope.groups}
     yield from _share_block(
         "groups", len(groups), len(topology.groups), limits.share_of_groups, _own(action.scope.groups)
     )
-    if action.scope.pool:
-        pool = next((each for each in topology.pools if each.name == action.scope.pool), None)
-        replicas = {o.scope.entity for o in (action, *in_place) if o.scope.pool == action.scope.pool}
-        count = len(pool.replicas) if pool else 0
-        yield from _share_block(f"replicas of {action.scope.pool}", len(replicas), count, limits.share_of_replicas)
+    yield from _replica_blocks(action, in_place, limits, topology)
+
+
+def _replica_blocks(action: Action, in_place: list[Action], limits: ActionLimits, topology: Topology) -> Iterator[str]:
+    mine = _changed_replicas(action)
+    changed = mine.union(*(_changed_replicas(other) for other in in_place))
+    for pool in topology.pools:
+        if own := mine.intersection(pool.replicas):
+            count, what = len(changed.intersection(pool.replicas)), f"replicas of {pool.name}"
+            yield from _share_block(what, count, len(pool.replicas), limits.share_of_replicas, len(own))
+
+
+def _changed_replicas(action: Action) -> frozenset[str]:
+    """Returns the replicas that a change touches: its own, or those on a node of which something is taken out."""
+    if action.scope.kind == "replica":
+        return frozenset({action.scope.entity})
+    return list_lost_replicas(action)
+
+
+def list_lost_replicas(action: Action) -> frozenset[str]:
+    """Returns the replicas, and other groups, that get no work or lose it while a change is in place."""
+    if action.change.kind not in TAKING_OUT:
+        return frozenset()
+    return frozenset({action.scope.entity} if action.scope.kind == "replica" else action.scope.groups)
 
 
 def _own(groups: tuple[str, ...]) -> int:
@@ -177,12 +203,21 @@ def _share_block(what: str, count: int, total: int, share: float, always: int = 
         yield f"{count} of {total} {what} would be changed, {allowed} may be"
 
 
-def _pool_blocks(action: Action, limits: ActionLimits, around: Surroundings) -> Iterator[str]:
-    """Yields a sentence where too few replicas would be left, or where it is unknown how many there are."""
-    if not action.scope.pool or action.change.kind not in TAKING_OUT:
+def _pool_blocks(action: Action, known: list[Action], limits: ActionLimits, around: Surroundings) -> Iterator[str]:
+    """Yields a sentence where too few healthy replicas would be left, or where it is unknown how many there are.
+
+    What a target reports may be late: each replica that a change in place takes out counts as out, whatever is said.
+    """
+    mine = list_lost_replicas(action)
+    if not mine:
         return
-    rest = {name: serving for name, serving in around.serving.items() if name != action.scope.entity}
-    least = limits.minimum_of(action.scope.pool, len(around.serving))
-    left = sum(serving is True for serving in rest.values())
-    if left < least:
-        yield f"{left} replicas of {action.scope.pool} would be left in use, {least} have to be"
+    out = mine.union(*(list_lost_replicas(other) for other in known if other.is_in_place))
+    pools = {action.scope.pool: tuple(around.serving)} if action.scope.pool else {}
+    pools |= {pool.name: pool.replicas for pool in around.topology.pools if mine.intersection(pool.replicas)}
+    for name, replicas in pools.items():
+        used = {one for one in replicas if one not in out and around.serving.get(one, True) is True}
+        left, least = len(used - around.ill), limits.minimum_of(name, len(replicas))
+        if left < least:
+            ill = f"; ill: {', '.join(sorted(used & around.ill)[:5])}" if used & around.ill else ""
+            silent = f"; no answer from {', '.join(around.silent[:5])}" if around.silent else ""
+            yield f"{left} replicas of {name} would be left in use, {least} have to be{ill}{silent}"

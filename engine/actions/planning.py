@@ -53,12 +53,13 @@ def list_options(
     """Returns the changes that could be made for an incident, in the order in which they should be tried.
 
     Changes that can be undone come first, then the mildest, then in the order of the advice. What was tried for this
-    incident without help is left out, and so is what would touch more than one member.
+    incident without help is left out, what has no undo and was begun for it, and what would touch more than one member.
     """
     tried = {
         (one.change.kind, one.change.target, one.change.member)
         for one in past
-        if one.reason.incident == incident.id and (one.outcome == NOT_HELPED or one.state == FAILED)
+        if one.reason.incident == incident.id
+        and (one.outcome == NOT_HELPED or one.state == FAILED or (one.started_at is not None and not one.reversible))
     }
     advised = [catalogue.mitigations[a.id] for a in incident.mitigations if a.id in catalogue.mitigations]
     found: dict[tuple[str, str, str], Option] = {}
@@ -99,11 +100,12 @@ def choose_share(loss: float | None) -> float:
 def _scopes(incident: Incident, of: str, topology: Topology) -> Iterator[ActionScope]:
     """Yields what of one kind an incident is about."""
     nodes = find_nodes(incident.name, topology)
+    hit = find_replicas(incident.name, topology)
     if of == "replica":
         for pool in topology.pools:
             for replica in pool.replicas:
                 theirs = find_nodes(replica, topology)
-                if incident.name == replica or (incident.name not in topology.group and nodes & theirs):
+                if replica in hit:
                     yield ActionScope(replica, of, tuple(sorted(theirs)), (replica,), pool.name, len(pool.replicas))
     elif of == "node" and len(nodes) == 1:
         (node,) = nodes
@@ -126,6 +128,15 @@ def find_nodes(name: str, topology: Topology) -> frozenset[str]:
         return frozenset(topology.node_of[member] for member in group.members)
     ends = (end.split("/", maxsplit=1)[0] for end in name.replace(">", "--").split("--"))
     return frozenset(end for end in ends if end in topology.node)
+
+
+def find_replicas(name: str, topology: Topology) -> frozenset[str]:
+    """Returns the replicas that an entity is part of: itself, or those on its nodes; none of another group."""
+    replicas = {replica for pool in topology.pools for replica in pool.replicas}
+    if name in topology.group:
+        return frozenset({name} & replicas)
+    on = (group.name for node in find_nodes(name, topology) for group in topology.groups_on.get(node, ()))
+    return frozenset(on) & replicas
 
 
 def _pass_over_mild(

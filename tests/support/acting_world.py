@@ -4,6 +4,7 @@ Time passes in whole seconds, jobs run at once, and nothing waits, so that a mon
 seed; diagnoses come some seconds later, sometimes wrongly, and cannot be judged while a replica gets no work.
 """
 
+import asyncio
 import json
 import random
 from collections import deque
@@ -11,10 +12,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skewscope.adapters.actions.coordinator import ActionStoreError, Coordinator
+from skewscope.adapters.actions.coordinator import ActionStoreError, Coordinator, Spawn
 from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.actions.settings import ActionSettings
-from skewscope.adapters.targets.common.base import TargetError
+from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.adapters.targets.common.calls import Call, SocketCall
 from skewscope.engine.actions.action import Action, Measurement, action_to_json, parse_action
 from skewscope.engine.actions.change import (
@@ -54,12 +55,14 @@ class SimulatedRouter:
     crossing: Callable[[str], None] = lambda _what: None
     """Called before and after each call; may raise KilledError."""
     lines: list[str] = field(default_factory=list)
+    name: str = "router"
+    delay: float = 0.0
+    """Seconds that a reading takes."""
 
     def __post_init__(self) -> None:
         self.weights = dict.fromkeys(self.names, 100.0)
         self.given = dict.fromkeys(self.names, 0.0)
 
-    name = "router"
     support: Mapping[str, ChangeSupport] = field(
         default_factory=lambda: {DEWEIGHT: ChangeSupport(), DRAIN: ChangeSupport()}
     )
@@ -71,6 +74,8 @@ class SimulatedRouter:
 
     async def read_state(self) -> TargetState:
         """Returns weights and drains."""
+        if self.delay:
+            await asyncio.sleep(self.delay)
         if self.trouble("read") == "refuse":
             raise TargetError("router: no answer within 5 s")
         members = (MemberState(n, n not in self.drained, self.weights[n]) for n in self.names)
@@ -188,6 +193,10 @@ class ActingWorld:
     faults: tuple[SimulatedFault, ...] = ()
     t: float = 1_790_000_000.0
     has_probe: bool = True
+    more_targets: tuple[Target, ...] = ()
+    """Beside the router."""
+    spawn: Spawn | None = field(default_factory=lambda: run_now)
+    """None for tasks of the event loop."""
     router: SimulatedRouter = field(init=False)
     store: MemoryStore = field(default_factory=MemoryStore)
     coordinator: Coordinator = field(init=False)
@@ -209,8 +218,8 @@ class ActingWorld:
 
     def create_coordinator(self) -> Coordinator:
         """Returns a coordinator as a controller that was just started has it."""
-        planner = Planner(self.topology, catalogue(), {"router": self.router})
-        made = Coordinator(self.settings, planner, self.store, self.measure, run_now)
+        planner = Planner(self.topology, catalogue(), {one.name: one for one in (self.router, *self.more_targets)})
+        made = Coordinator(self.settings, planner, self.store, self.measure, self.spawn)
         made.resume(self.store.load(), self.t)
         return made
 
@@ -241,10 +250,7 @@ class ActingWorld:
     def step(self) -> None:
         """Lets one second pass."""
         self.t += 1.0
-        before = self.router.share_work(self.demand, self.speeds())
-        self.served += before
-        self.wanted += self.demand
-        self._levels.append((self.t, before / self.demand))
+        self.share_work()
         incidents = self.incidents()
         blind = frozenset(one.id for one in incidents if one.state == "firing" and one.name in self.router.drained)
         self.coordinator.step(self.t, incidents, blind)
@@ -252,6 +258,13 @@ class ActingWorld:
         places = [one.scope.entity for one in self.coordinator.actions.values() if one.is_in_place]
         assert len(places) == len(set(places)), "two actions on one member"
         self.most_in_place = max(self.most_in_place, len(places))
+
+    def share_work(self) -> None:
+        """Gives out the work of one second."""
+        served = self.router.share_work(self.demand, self.speeds())
+        self.served += served
+        self.wanted += self.demand
+        self._levels.append((self.t, served / self.demand))
 
     def run(self, seconds: float) -> None:
         """Lets time pass; spans in which nothing happens are passed over."""

@@ -97,11 +97,18 @@ def test_an_unsure_diagnosis_and_a_symptom_never_act(monkeypatch):
         assert not run_world(ILL).coordinator.actions
 
 
-def test_two_replicas_that_are_ill_at_once_leave_the_minimum_in_use():
-    other = SimulatedFault("r1", T0 + 61, T0 + 600, 0.3)
+def test_a_replica_that_falls_ill_while_another_is_out_stays_in_use():
+    other = SimulatedFault("r1", T0 + 100, T0 + 600, 0.3)
     world = run_world(ILL, other)
     assert world.fewest_in_use == 2
     assert world.is_restored()
+
+
+def test_of_two_replicas_that_are_ill_at_once_none_counts_as_healthy():
+    world = run_world(ILL, SimulatedFault("r1", T0 + 61, T0 + 600, 0.3), seconds=300)
+    assert world.router.lines == []
+    waits = "1 replicas of pool would be left in use, 2 have to be; ill: r1"
+    assert any(waits in one.waiting for one in world.coordinator.actions.values())
 
 
 def test_a_replica_that_somebody_else_took_out_counts_as_lost():

@@ -10,7 +10,7 @@ from skewscope.adapters.actions.dry_run import list_obstacles, plan_changes
 from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.actions.settings import PROPOSE, ActionSettings
 from skewscope.engine.actions.limits import ActionLimits, TimeWindow
-from skewscope.engine.model.incident import Advice
+from skewscope.engine.model.incident import Advice, Explanation
 from skewscope.engine.model.topology import Group, Node, Pool, Topology
 from skewscope.kb.loader import catalogue
 from tests.support.memory_target import MemoryTarget
@@ -67,7 +67,7 @@ def test_limits_that_would_make_it_wait_are_told():
     ("changed", "why"),
     [
         ({"confidence": 0.6}, "it is 60 % sure, 90 % are needed"),
-        ({"explained_by": "i-0"}, "another incident explains it: i-0"),
+        ({"explained_by": Explanation("i-0", "caused")}, "another incident explains it: i-0"),
         ({"state": "resolved"}, "the incident does not fire"),
         ({"category": "symptom"}, "it is a symptom: what causes it is not known"),
         ({"mitigations": ()}, "no target can carry out what is advised"),

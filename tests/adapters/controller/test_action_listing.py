@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 from starlette.requests import Request
@@ -15,7 +16,7 @@ from skewscope.adapters.controller.http_helpers import CALLER_KEY
 from skewscope.engine.actions.action import action_to_json
 from skewscope.kb.loader import catalogue
 from tests.adapters.actions.test_dry_run import INCIDENT, TOPOLOGY, NoStore
-from tests.support.action_samples import build_proposal, build_refused, build_verified
+from tests.support.action_samples import T0, build_proposal, build_refused, build_verified
 from tests.support.memory_target import MemoryTarget
 
 STORED = [build_proposal(), build_verified(), build_refused()]
@@ -25,7 +26,7 @@ def ask(handler, query="", **path):
     """Status and JSON of the answer of a handler."""
     target = MemoryTarget(members={f"r{n}": f"w{n}" for n in range(4)})
     coordinator = Coordinator(ActionSettings(), Planner(TOPOLOGY, catalogue(), {"front": target}), NoStore())
-    coordinator.actions = {one.id: one for one in STORED[:2]}
+    coordinator.resume(STORED[:2], 1_000_000.0)
     coordinator.view.update(1_000_000.0, [INCIDENT], frozenset())
     snapshot = SimpleNamespace(incidents=[INCIDENT])
     context = SimpleNamespace(
@@ -78,9 +79,10 @@ def request_change(handler, body, action=STORED[0], *, is_leader=True):
     """Status and JSON of the answer to a person's request, and what was stored."""
     store = MemoryStore()
     target = MemoryTarget(members={f"r{n}": f"w{n}" for n in range(4)})
-    coordinator = Coordinator(ActionSettings(), Planner(TOPOLOGY, catalogue(), {"front": target}), store)
-    coordinator.actions = {action.id: action}
-    coordinator.view.update(1_000_000.0, [INCIDENT], frozenset())
+    coordinator = Coordinator(ActionSettings("propose"), Planner(TOPOLOGY, catalogue(), {"front": target}), store)
+    coordinator.resume([action], T0 + 40)
+    incident = replace(INCIDENT, id=action.reason.incident, state="firing")
+    coordinator.view.update(T0 + 40, [incident], frozenset())
     controller = SimpleNamespace(actions=SimpleNamespace(coordinator=coordinator), is_leader=is_leader)
 
     async def receive():

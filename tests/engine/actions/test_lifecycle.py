@@ -31,7 +31,7 @@ from skewscope.engine.actions.lifecycle import Observation, Timing
 from tests.support.actions import T0, build_action
 
 TIMING = Timing()
-TRIAL = build_action(state=APPLIED, started_at=T0, applied_at=T0)
+TRIAL = build_action(state=APPLIED, started_at=T0, called_at=T0, applied_at=T0)
 SEEN = replace(TRIAL, seen_in_state=True)
 GONE = Measurement(working=False)
 IN_PLACE = replace(SEEN, state=VERIFIED, verified_at=T0 + 30, outcome=HELPED)
@@ -93,7 +93,7 @@ def test_probes_in_a_row_bring_a_member_back_and_one_bad_probe_starts_anew():
 
 
 def test_calls_that_fail_for_long_are_undone_and_an_undo_is_never_given_up():
-    action = build_action(state=APPLYING, started_at=T0)
+    action = build_action(state=APPLYING, started_at=T0, called_at=T0)
     for second in range(0, 61, 10):
         action = lifecycle.note_failure(action, "no answer", TIMING, T0 + second)
     assert action.state == APPLYING
@@ -104,18 +104,67 @@ def test_calls_that_fail_for_long_are_undone_and_an_undo_is_never_given_up():
     assert (action.state, action.stuck) == (UNDOING, True)
     assert action.next_try - (T0 + 100 + 60 * 49) == lifecycle.MAX_WAIT
     assert len(action.history) < 20
-    assert lifecycle.finish_undo(action, Observation(T0 + 9000, ABSENT)).state == FAILED
-    assert lifecycle.finish_undo(replace(action, applied_at=T0), Observation(T0 + 9000, ABSENT)).state == UNDONE
-    assert lifecycle.finish_undo(action, Observation(T0 + 9000, FOREIGN)).state == OVERRIDDEN
-    assert lifecycle.finish_undo(action, Observation(T0 + 9000, OURS)) is action
+    gone = Observation(T0 + 9000, ABSENT)
+    assert lifecycle.finish_undo(action, gone, TIMING).state == FAILED
+    assert lifecycle.finish_undo(replace(action, applied_at=T0), gone, TIMING).state == UNDONE
+    assert lifecycle.finish_undo(action, Observation(T0 + 9000, FOREIGN), TIMING).state == OVERRIDDEN
+    assert lifecycle.finish_undo(action, Observation(T0 + 9000, OURS), TIMING) is action
+
+
+def test_a_change_that_was_never_seen_may_still_be_on_its_way():
+    action = lifecycle.begin_undo(replace(TRIAL, seen_in_state=False), "it never came", T0 + 20)
+    early = lifecycle.finish_undo(action, Observation(T0 + 21, ABSENT), TIMING)
+    assert (early.state, early.next_try) == (UNDOING, T0 + 22)
+    assert lifecycle.finish_undo(early, Observation(T0 + 40, ABSENT), TIMING).state == UNDONE
+    seen = lifecycle.begin_undo(SEEN, "no longer wanted", T0 + 20)
+    assert lifecycle.finish_undo(seen, Observation(T0 + 21, ABSENT), TIMING).state == UNDONE
+
+
+def test_without_any_call_nothing_is_to_be_undone():
+    action = lifecycle.begin_undo(build_action(state=APPLYING, started_at=T0), "asked by ann: no", T0 + 1, "ann")
+    ended = lifecycle.finish_undo(action, Observation(T0 + 1, OURS), TIMING)
+    assert (ended.state, ended.history[-1][1]) == (UNDONE, "no call was made")
 
 
 def test_proposals_expire_with_their_incident_or_their_time():
     proposal = build_action(state=PROPOSED)
-    assert lifecycle.lapse(proposal, TIMING, True, T0 + 899) is proposal
-    assert lifecycle.lapse(proposal, TIMING, True, T0 + 901).state == EXPIRED
-    assert lifecycle.lapse(proposal, TIMING, False, T0 + 1).state == EXPIRED
-    assert lifecycle.lapse(TRIAL, TIMING, False, T0 + 9999) is TRIAL
+    assert lifecycle.lapse(proposal, TIMING, "", T0 + 899) is proposal
+    assert lifecycle.lapse(proposal, TIMING, "", T0 + 901).state == EXPIRED
+    ended = lifecycle.lapse(proposal, TIMING, "it is a symptom", T0 + 1)
+    assert (ended.state, ended.ending) == (EXPIRED, "it is a symptom")
+    assert lifecycle.lapse(TRIAL, TIMING, "it is a symptom", T0 + 9999) is TRIAL
+
+
+def test_the_time_to_live_counts_from_the_begin_and_comes_before_what_ends_by_itself():
+    action = replace(IN_PLACE, applied_at=T0 + 50)
+    assert lifecycle.watch_in_place(action, Observation(T0 + 3600, OURS, True), TIMING).state == UNDOING
+    for gone, state in ((3500, OVERRIDDEN), (3595, UNDOING), (3601, UNDOING)):
+        ended = lifecycle.watch_in_place(action, Observation(T0 + gone, ABSENT), TIMING)
+        assert (ended.state, ended.ending == "its time is over") == (state, state == UNDOING)
+    # The target was told of the time that was set when the change began.
+    longer = replace(TIMING, time_to_live=7200)
+    assert lifecycle.watch_in_place(action, Observation(T0 + 3601, ABSENT), longer).state == UNDOING
+
+
+FOR_GOOD = build_action(state=APPLYING, started_at=T0, called_at=T0, reversible=False)
+
+
+def test_what_has_no_undo_is_never_being_undone():
+    assert lifecycle.begin_undo(FOR_GOOD, "asked by ann: enough", T0 + 1, "ann").state == DONE
+    failed = lifecycle.note_failure(FOR_GOOD, "no answer", TIMING, T0 + 61)
+    assert (failed.state, failed.outcome) == (DONE, NOT_HELPED)
+    late = [lifecycle.give_up(FOR_GOOD, "it was stopped", standing, T0 + 99) for standing in (OURS, ABSENT, "")]
+    assert [one.state for one in late] == [APPLIED, DONE, DONE]
+    assert lifecycle.give_up(replace(FOR_GOOD, called_at=None), "it was stopped", OURS, T0 + 99).state == FAILED
+    trial = replace(FOR_GOOD, state=APPLIED, applied_at=T0, seen_in_state=True)
+    assert lifecycle.judge_trial(trial, Observation(T0 + 3600, OURS, True), TIMING).state == DONE
+
+
+def test_an_action_of_an_earlier_version_was_called_when_it_began():
+    told = {key: value for key, value in action_to_json(TRIAL).items() if key not in ("called_at", "undo_at")}
+    assert parse_action(told).called_at == T0
+    told = action_to_json(build_action(state=APPLYING, started_at=T0))
+    assert parse_action(told).called_at is None
 
 
 def test_an_action_survives_its_way_through_json():

@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.actions.action import APPLIED, APPROVED, FAILED, NOT_HELPED, UNDONE, Action, ActionScope
-from skewscope.engine.actions.change import DRAIN, Change
+from skewscope.engine.actions.action import (
+    APPLIED,
+    APPLYING,
+    APPROVED,
+    FAILED,
+    NOT_HELPED,
+    UNDOING,
+    UNDONE,
+    VERIFIED,
+    Action,
+    ActionScope,
+)
+from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT, LIMIT, REQUEUE, Change
 from skewscope.engine.actions.limits import ActionLimits, Breaker, Surroundings, TimeWindow, find_blocks
 from skewscope.engine.model.topology import Group, Node, Pool, Topology
 from tests.support.actions import build_action
@@ -19,7 +30,7 @@ TOPOLOGY = Topology(
     tuple(Group(name, "tensor-parallel", (f"n{n}",)) for n, name in enumerate(POOL)),
     (Pool("pool", POOL),),
 )
-WIDE = ActionLimits(at_once=100, per_hour=100, share_of_groups=1, share_of_replicas=1, minimum_healthy={"pool": 0})
+WIDE = ActionLimits(100, 100, share_of_nodes=1, share_of_groups=1, share_of_replicas=1, minimum_healthy={"pool": 0})
 
 
 def on(replica: str, state: str = APPROVED, **fields) -> Action:
@@ -31,8 +42,14 @@ def on(replica: str, state: str = APPROVED, **fields) -> Action:
     return replace(made, **fields)
 
 
-def around(**out: bool) -> Surroundings:
-    return Surroundings(TOPOLOGY, {name: not out.get(name, False) for name in POOL})
+def at_node(node: str, kind: str = EVICT, state: str = APPROVED) -> Action:
+    groups = (f"r{node[1:]}", "all")
+    made = build_action(id=f"a-{node}", state=state, scope=ActionScope(node, "node", (node,), groups))
+    return replace(made, change=Change(kind, "cluster", node, f"a-{node}"))
+
+
+def around(*ill: str, **out: bool) -> Surroundings:
+    return Surroundings(TOPOLOGY, {name: not out.get(name, False) for name in POOL}, frozenset(ill))
 
 
 def blocks(limits: ActionLimits, *others: Action, place: Surroundings | None = None, t: float = T) -> str:
@@ -49,6 +66,7 @@ IN_PLACE = on("r1", APPLIED, started_at=T - 30)
         (replace(WIDE, per_hour=1), [on("r1", UNDONE, started_at=T - 3500, ended_at=T - 3000)], "within an hour"),
         (replace(WIDE, share_of_replicas=0.34), [IN_PLACE, on("r2", APPLIED, started_at=T)], "3 of 6 replicas of pool"),
         (replace(WIDE, share_of_groups=0.2), [IN_PLACE], "2 of 6 groups"),
+        (replace(WIDE, share_of_nodes=0.2), [IN_PLACE], "2 of 6 nodes would be changed, 1 may be"),
         (WIDE, [on("r0", UNDONE, id="a-x", started_at=T - 200, ended_at=T - 100)], "left alone for 20 s"),
         (WIDE, [on("r0", APPLIED, id="a-x", started_at=T - 200)], "a-x already changes r0"),
         (replace(WIDE, windows=(TimeWindow(0.0, 60.0),)), [], "outside the windows"),
@@ -72,6 +90,58 @@ def test_a_state_that_is_unknown_counts_as_not_in_use():
 def test_without_a_declared_minimum_more_than_half_stay():
     assert "3 replicas" in blocks(replace(WIDE, minimum_healthy={}), place=around(r1=True, r2=True))
     assert not blocks(replace(WIDE, minimum_healthy={}), place=around(r1=True))
+
+
+@pytest.mark.parametrize("state", [APPLYING, APPLIED, VERIFIED, UNDOING])
+def test_a_change_in_place_counts_as_out_whatever_its_target_says(state):
+    limits = replace(WIDE, minimum_healthy={"pool": 5})
+    assert blocks(limits) == ""
+    other = replace(on("r1", state), change=Change(DRAIN, "another-router", "w1", "a-r1"))
+    assert "4 replicas of pool would be left in use, 5 have to be" in blocks(limits, other)
+
+
+@pytest.mark.parametrize("kind", [DRAIN, REQUEUE, BLOCK, EVICT])
+def test_the_replicas_on_a_node_count_where_the_node_is_changed(kind):
+    limits = replace(WIDE, minimum_healthy={"pool": 5})
+    action = at_node("n0", kind)
+    assert find_blocks(action, [], limits, around(), T) == ()
+    for other in (on("r1", APPLIED), at_node("n1", kind, APPLIED)):
+        (said,) = find_blocks(action, [other], limits, around(), T)
+        assert said == "4 replicas of pool would be left in use, 5 have to be"
+    assert "2 of 6 replicas of pool" in "; ".join(
+        find_blocks(action, [on("r1", APPLIED)], replace(limits, share_of_replicas=0.2), around(), T)
+    )
+    limit = replace(at_node("n1", LIMIT, APPLIED), scope=ActionScope("n1/ew", "port", ("n1",), ("r1",)))
+    assert find_blocks(action, [limit], limits, around(), T) == ()
+    assert find_blocks(replace(limit, state=APPROVED), [action, on("r3", APPLIED)], limits, around(), T) == ()
+
+
+def test_a_replica_that_is_ill_is_not_healthy_even_if_it_serves():
+    limits = replace(WIDE, minimum_healthy={"pool": 5})
+    assert blocks(limits, place=around("r0")) == ""
+    assert blocks(limits, place=around("r3")).endswith("5 have to be; ill: r3")
+    silent = replace(around(), serving=dict.fromkeys(POOL), silent=("router",))
+    assert blocks(limits, place=silent).endswith("5 have to be; no answer from router")
+
+
+def test_a_pool_that_no_target_knows_is_in_use_but_for_changes_and_ills():
+    unknown = Surroundings(TOPOLOGY, ill=frozenset(["r5"]))
+    limits = replace(WIDE, minimum_healthy={"pool": 4})
+    assert find_blocks(at_node("n0"), [], limits, unknown, T) == ()
+    assert find_blocks(at_node("n0"), [on("r1", APPLIED)], limits, unknown, T)
+
+
+def test_the_nodes_of_one_change_are_always_allowed():
+    wide = replace(on("r0"), scope=replace(on("r0").scope, nodes=("n0", "n1", "n2")))
+    limits = replace(WIDE, share_of_nodes=0.1)
+    assert find_blocks(wide, [], limits, around(), T) == ()
+    assert "4 of 6 nodes would be changed, 3 may be" in find_blocks(wide, [on("r3", APPLIED)], limits, around(), T)
+
+
+def test_ended_actions_count_for_as_long_as_any_limit_looks_back():
+    assert ActionLimits().memory == 86400
+    assert ActionLimits(breaker=Breaker(3, 3600.0, 3 * 86400.0)).memory == 3600 + 3 * 86400
+    assert ActionLimits(cool_down=90_000.0).memory == 90_000
 
 
 def test_the_next_stronger_step_need_not_cool_down():

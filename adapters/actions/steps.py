@@ -1,0 +1,336 @@
+"""One step of an action at its target: begin, apply, observe, undo.
+
+Each new state that stands for calls (`applying`, `undoing`) is stored before the first of them. Whatever a target
+raises in a step is a failed try of that action, and of no other.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from skewscope.adapters.actions.action_book import ActionBook, AuditNote
+from skewscope.adapters.actions.carry_out import ForeignStateError, make_change, read_member, undo_change
+from skewscope.adapters.actions.planner import Planner
+from skewscope.adapters.actions.probing import probe_member
+from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
+from skewscope.adapters.actions.surroundings import read_surroundings
+from skewscope.adapters.actions.traffic import check_traffic
+from skewscope.adapters.actions.view import IncidentView
+from skewscope.adapters.targets.common.base import Target, TargetError
+from skewscope.engine.actions import lifecycle
+from skewscope.engine.actions.action import (
+    APPLIED,
+    APPLYING,
+    APPROVED,
+    EXPIRED,
+    OVERRIDDEN,
+    PROPOSED,
+    UNDOING,
+    VERIFIED,
+    Action,
+    Measurement,
+)
+from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, OURS
+from skewscope.engine.actions.lifecycle import Observation
+from skewscope.engine.actions.limits import DAY, find_blocks
+
+POLICY = "policy"
+"""Who approves in the mode `act`."""
+LOST_TARGET = "its target is not in the config"
+
+Measure = Callable[[Action, float], Measurement]
+
+
+class SupersededError(TargetError):
+    """An action was changed while its next calls were prepared, or they could not be recorded: none is made."""
+
+
+def describe_trouble(error: Exception) -> str:
+    """Returns what went wrong at a target; an unexpected exception is named."""
+    return str(error) if isinstance(error, TargetError) else f"unexpected {type(error).__name__}: {str(error)[:200]}"
+
+
+@dataclass
+class ActionSteps:
+    """Lets actions go on."""
+
+    settings: ActionSettings
+    planner: Planner
+    book: ActionBook
+    view: IncidentView
+    measure: Measure
+    may_act: Callable[[], bool] = lambda: True
+    """Whether this controller may call targets: of several only the leader may."""
+    starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while limits are checked and an intent is stored, so that no two actions use the same room."""
+    starts: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """Work given out at its target when each action was seen in state, by action."""
+
+    async def advance(self, target: Target, id_: str) -> Exception | None:
+        """Lets an action go on by one step; returns what went wrong at its target, None for nothing."""
+        action = self.book.actions.get(id_)
+        if action is None or not action.is_live or not self.may_act():
+            return None  # A person refused it meanwhile, or another controller leads.
+        try:
+            await self._go_on(target, action)
+        except SupersededError:
+            return None
+        except Exception as error:  # noqa: BLE001 - an adapter that fails must not stop the other actions
+            await self._note_trouble(self.book.actions[id_], describe_trouble(error))
+            return error
+        return None
+
+    async def _go_on(self, target: Target, action: Action) -> None:
+        lapsed = self.lapse(action)
+        if lapsed is not action:
+            await self._settle(action, lapsed, f"action expired: {lapsed.ending}")
+            return
+        if action.waiting == LOST_TARGET:
+            found = replace(action, stuck=False, waiting="")
+            self.book.replace(action, found)
+            action = found
+        steps = {
+            APPROVED: self._begin,
+            APPLYING: self._apply,
+            APPLIED: self._observe,
+            VERIFIED: self._observe,
+            UNDOING: self._undo,
+        }
+        if action.state in steps:
+            await steps[action.state](target, action)
+
+    async def _note_trouble(self, action: Action, trouble: str) -> None:
+        """Takes over that a step of an action failed: it is tried again, or taken back once its time is over."""
+        t, timing = self.view.t, self.settings.timing
+        if action.state == APPROVED:
+            await self._wait(action, trouble)
+        elif not action.is_in_place:
+            return
+        elif action.state in (APPLYING, UNDOING):
+            failed = lifecycle.note_failure(action, trouble, timing, t)
+            what = "undo" if action.state == UNDOING else "action"
+            await self._settle(action, failed, f"{what} failed: {trouble}")
+        elif lifecycle.is_over(action, Observation(t), timing):
+            over = lifecycle.begin_undo(action, "its time is over", t)
+            await self._settle(action, over, "action undo: its time is over")
+        else:
+            self.book.replace(action, replace(action, waiting=trouble, next_try=t + 2.0))
+
+    # --- whether it may go on
+
+    def mode_of(self, action: Action) -> str:
+        """Returns the mode that the settings give to an action now."""
+        reason, change = action.reason, action.change
+        return self.settings.mode_of(reason.condition, reason.rule, change.target, change.kind)
+
+    def lapse(self, action: Action) -> Action:
+        """Returns a proposed or approved action as expired where it must not be made any more; any other as it is."""
+        return lifecycle.lapse(action, self.settings.timing, self._find_obstacle(action), self.view.t)
+
+    def _find_obstacle(self, action: Action) -> str:
+        incident = self.view.incidents.get(action.reason.incident)
+        if incident is None or incident.state != "firing":
+            return "the incident is over"
+        if action.change.target not in self.planner.targets:
+            return LOST_TARGET
+        if self.mode_of(action) == OBSERVE:
+            return f"the mode is {OBSERVE}"
+        return next(self.settings.find_obstacles(incident), "")
+
+    # --- begin
+
+    async def _begin(self, target: Target, action: Action) -> None:
+        """Checks mode and limits against the present state, stores the intent, and makes the calls."""
+        before, state = await read_member(target, action.change.member)
+        is_out = before.serving is False and action.change.kind in (DEWEIGHT, DRAIN)
+        if is_out or target.find_standing(action.change, before, state) != ABSENT:
+            why = "the member is out of use already" if is_out else "it is made already, or changed by somebody else"
+            await self._settle(action, action.move(self.view.t, EXPIRED, why, ending=why), f"action expired: {why}")
+            return
+        around = await read_surroundings(self.planner, self.view, action, state)
+        async with self.starting:
+            t = self.view.t
+            if self.lapse(action) is not action:
+                return  # The next step lets it expire.
+            if self.mode_of(action) == PROPOSE and action.approved_by == POLICY:
+                waits = action.move(t, PROPOSED, f"the mode is {PROPOSE} now", approved_by="", approved_at=None)
+                await self._settle(action, waits, "action proposed again: it waits for a person")
+                return
+            blocks = find_blocks(action, self.book.actions.values(), self.settings.limits, around, t)
+            if blocks:
+                await self._wait(action, "; ".join(blocks))
+                return
+            change = replace(action.change, expires=t + self.settings.timing.time_to_live)
+            intent = action.move(t, APPLYING, "begun", before=before, started_at=t, change=change)
+            note = AuditNote(t, action.approved_by, f"action begun: {action.title}")
+            if not await self.book.settle(action, intent, note):
+                return
+        await self._apply(target, intent)
+
+    async def _wait(self, action: Action, why: str) -> None:
+        """Notes what an action waits for; only a new reason is stored."""
+        waiting = replace(action, waiting=why, next_try=self.view.t + 1.0)
+        # Reasons differ in their seconds and counts from tick to tick.
+        if re.sub(r"\d+", "", why) != re.sub(r"\d+", "", action.waiting):
+            await self._settle(action, waiting.note(self.view.t, f"waits: {why}"), f"action waits: {why}")
+        else:
+            self.book.replace(action, waiting)
+
+    # --- apply and undo
+
+    async def _apply(self, target: Target, action: Action) -> None:
+        """Makes the calls; after a restart, those that are left."""
+        assert action.before is not None
+        present = action
+
+        async def admit() -> None:
+            nonlocal present
+            present = await self._record_call(present)
+
+        if why := self._find_reason_to_give_up(action):
+            await self._give_up(target, action, why)
+            return
+        was_called = action.called_at is not None
+        try:
+            await make_change(target, action.change, action.before, admit, was_called=was_called)
+        except ForeignStateError as error:
+            t, why = self.view.t, str(error)
+            undo = present.reversible and present.called_at is not None
+            left = present.move(t, OVERRIDDEN, why, ending="changed by somebody else")
+            ended = lifecycle.begin_undo(present, why, t) if undo else left
+            await self._settle(present, ended, f"action {ended.state}: {why}")
+            return
+        t = self.view.t
+        applied = present.move(t, APPLIED, "the target accepted it", applied_at=t)
+        await self._settle(present, applied, f"action applied: {action.title}")
+
+    async def _record_call(self, action: Action) -> Action:
+        """Returns the action with its first call recorded, before that is made.
+
+        Raises:
+            SupersededError: nothing must be called any more.
+        """
+        if not self.may_act() or self.book.actions.get(action.id) is not action:
+            raise SupersededError(action.id)
+        if action.called_at is not None:
+            return action
+        called = replace(action, called_at=self.view.t)
+        if not await self.book.settle(action, called, self._note(f"action called: {action.title}")):
+            raise SupersededError(action.id)
+        return called
+
+    def _find_reason_to_give_up(self, action: Action) -> str:
+        """Returns why no call must be made for an action that was begun earlier; '' where it goes on."""
+        if self.mode_of(action) == OBSERVE:
+            return f"the mode is {OBSERVE}"
+        late = lifecycle.is_late(action, self.settings.timing, self.view.t)
+        return (action.waiting or "the controller was stopped while it was applied") if late else ""
+
+    async def _give_up(self, target: Target, action: Action, why: str) -> None:
+        standing = ""
+        if not action.reversible and action.called_at is not None and action.before is not None:
+            standing = target.find_standing(action.change, action.before, await target.read_state())
+        ended = lifecycle.give_up(action, why, standing, self.view.t)
+        await self._settle(action, ended, f"action {ended.state}: {why}")
+
+    async def _undo(self, target: Target, action: Action) -> None:
+        """Takes back what is left of a change, and reads the state."""
+        assert action.before is not None
+        t = self.view.t
+        if not action.reversible:
+            ended = lifecycle.begin_undo(action, action.ending, t)
+            await self._settle(action, ended, f"action {ended.state}: {ended.ending}")
+            return
+        standing = ABSENT
+        if action.called_at is not None:
+            await undo_change(target, action.change, action.before, partial(self._check_present, action))
+            standing = target.find_standing(action.change, action.before, await target.read_state())
+        ended = lifecycle.finish_undo(action, Observation(t, standing), self.settings.timing)
+        if ended is action:
+            raise TargetError("the change is still there")
+        if ended.state == action.state:
+            self.book.replace(action, ended)
+        else:
+            await self._settle(action, ended, f"action {ended.state}: {ended.ending}")
+
+    async def _check_present(self, action: Action) -> None:
+        """Raises SupersededError where an action has changed, or another controller leads."""
+        if not self.may_act() or self.book.actions.get(action.id) is not action:
+            raise SupersededError(action.id)
+
+    # --- observe
+
+    async def _observe(self, target: Target, action: Action) -> None:
+        """Reads state, traffic and effect of a change in place, and judges them."""
+        assert action.before is not None
+        seen = await self._look(target, action)
+        judge = lifecycle.judge_trial if action.state == APPLIED else lifecycle.watch_in_place
+        judged = judge(action, seen, self.settings.timing)
+        if judged.state == OVERRIDDEN and seen.standing == ABSENT:
+            # Whoever took it back may have left parts of it, such as the meter of a flow.
+            await undo_change(target, action.change, action.before, partial(self._check_present, action))
+        if judged.next_try <= self.view.t:
+            judged = replace(judged, next_try=self.view.t + (1.0 if judged.state == APPLIED else 2.0))
+        if judged.state != action.state or judged.history != action.history:
+            await self._settle(action, judged, f"action {judged.state}: {judged.history[-1][1]}")
+        else:
+            self.book.replace(action, judged)
+
+    async def _look(self, target: Target, action: Action) -> Observation:
+        assert action.before is not None
+        t, incident = self.view.t, action.reason.incident
+        state = await target.read_state()
+        standing = target.find_standing(action.change, action.before, state)
+        probe_good: bool | None = None
+        if action.state == VERIFIED and standing == OURS and self.view.is_firing(incident) is not True:
+            peers = [m.member for m in state.members.values() if m.serving and m.member != action.change.member]
+            probe_good = await probe_member(target, action.change.member, peers)
+        traffic = await self._look_at_traffic(target, action)
+        return Observation(
+            t,
+            standing,
+            self.view.is_firing(incident),
+            self.view.quiet_for(incident),
+            traffic,
+            self.measure(action, t),
+            probe_good,
+            counts_work=bool(self.starts.get(action.id)),
+            has_probe=probe_good is not None,
+            flaps=self._count_flaps(action),
+        )
+
+    async def _look_at_traffic(self, target: Target, action: Action) -> bool | None:
+        """Returns whether work follows a change; None where that cannot be told: then its effect alone decides."""
+        if action.state != APPLIED or action.seen_in_traffic is not None:
+            return None
+        try:
+            now = await target.read_work()
+        except Exception:  # noqa: BLE001 - a target that cannot count must not keep a change in place
+            return None
+        if not action.seen_in_state or action.id not in self.starts:
+            self.starts[action.id] = now
+            return None
+        return check_traffic(action.change, self.starts[action.id], now)
+
+    def _count_flaps(self, action: Action) -> int:
+        """Returns how many earlier changes of the member for the same condition were undone since it seemed well."""
+        return sum(
+            other.id != action.id
+            and other.scope.entity == action.scope.entity
+            and other.reason.condition == action.reason.condition
+            and other.verified_at is not None
+            and other.ended_at is not None
+            and action.created - DAY < other.ended_at <= action.created
+            for other in self.book.actions.values()
+        )
+
+    # --- storage
+
+    def _note(self, what: str) -> AuditNote:
+        return AuditNote(self.view.t, "controller", what)
+
+    async def _settle(self, before: Action, after: Action, what: str) -> None:
+        """Stores and takes over a new state, unless the action has changed since `before`."""
+        await self.book.settle(before, after, self._note(what))

@@ -1,0 +1,68 @@
+"""Reads what limits are checked against: which replicas are in use at all their targets, and which are ill."""
+
+from skewscope.adapters.actions.planner import Planner
+from skewscope.adapters.actions.view import IncidentView
+from skewscope.adapters.targets.common.base import Target
+from skewscope.engine.actions.action import Action
+from skewscope.engine.actions.change import TargetState
+from skewscope.engine.actions.limits import Surroundings, list_lost_replicas
+from skewscope.engine.actions.planning import find_replicas
+
+
+async def read_surroundings(planner: Planner, view: IncidentView, action: Action, state: TargetState) -> Surroundings:
+    """Returns the surroundings of an action.
+
+    Args:
+        planner: knows targets and topology.
+        view: the incidents of the present.
+        action: the action that would begin.
+        state: the present state of its own target. Others that know replicas of the same pools are read here.
+    """
+    lost = list_lost_replicas(action)
+    pools = [pool.replicas for pool in planner.topology.pools if lost.intersection(pool.replicas)]
+    names = [name for replicas in pools for name in replicas]
+    states: dict[str, TargetState | None] = {action.change.target: state}
+    for target in planner.targets.values():
+        if target.name not in states and not target.members.keys().isdisjoint(names):
+            states[target.name] = await _read(target)
+    found = {name: _find_serving(name, planner, states) for name in names}
+    return Surroundings(
+        planner.topology,
+        {name: serving for name, (known, serving) in found.items() if known},
+        list_ill_replicas(planner, view),
+        tuple(name for name, each in states.items() if each is None),
+    )
+
+
+async def _read(target: Target) -> TargetState | None:
+    try:
+        return await target.read_state()
+    except Exception:  # noqa: BLE001 - its own actions tell the trouble; here it is only unknown
+        return None
+
+
+def _find_serving(replica: str, planner: Planner, states: dict[str, TargetState | None]) -> tuple[bool, bool | None]:
+    """Returns whether any target knows a replica, and whether it is in use: at all of them, and none is silent."""
+    told: list[bool | None] = []
+    for name, state in states.items():
+        target = planner.targets.get(name)
+        if target is None or replica not in target.members:
+            continue
+        if state is None:
+            return True, None
+        member = state.member(target.members[replica])
+        told.append(member.serving if member is not None else False)
+    if False in told:
+        return True, False
+    # A target that does not tell at all, such as one for network cards, says nothing against the others.
+    return bool(told), True if True in told else None
+
+
+def list_ill_replicas(planner: Planner, view: IncidentView) -> frozenset[str]:
+    """Returns the replicas with a firing diagnosis of their own, or of their nodes, ports or ranks."""
+    roots = (
+        one.name
+        for one in view.incidents.values()
+        if one.state == "firing" and not one.is_symptom and one.explained_by is None
+    )
+    return frozenset().union(*(find_replicas(name, planner.topology) for name in roots))
