@@ -1,13 +1,14 @@
-"""Actions of a controller: their coordinator, and its connections to config, store and ticks."""
+"""Actions of a controller: their coordinator, and its connections to config, store, ticks and other controllers."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from skewscope.adapters.actions.action_book import ActionStoreError
+from skewscope.adapters.actions.action_book import STARTING, ActionStoreError
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.effect import EffectMeter
 from skewscope.adapters.actions.planner import Planner
+from skewscope.adapters.controller.action_failover import ActionFailover, SharedActions
 from skewscope.adapters.controller.config import ControllerConfig
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.store import Store, StoreError
@@ -17,14 +18,17 @@ from skewscope.adapters.targets.common.base import Target
 from skewscope.engine.actions.action import Action
 from skewscope.engine.advice.advice import ContextFact
 from skewscope.kb.model import Catalogue
+from skewscope.kb.problems import InputError, Problem
 
 
 @dataclass(frozen=True)
 class StoreAdapter:
-    """Stores actions in the thread that owns the store."""
+    """Stores actions in the thread that owns the store, and where other controllers find them."""
 
     write: Callable[[Callable[[StoreWriter], None]], "asyncio.Future[None]"]
     """Runs a function with the writer of the store in its thread."""
+    shared: SharedActions | None = None
+    """None for a controller that is alone. What is written there counts; the store keeps a copy and the audit log."""
 
     async def save(self, action: Action, t: float, who: str, what: str) -> None:
         """Stores an action durably, with a line of the audit log.
@@ -32,10 +36,15 @@ class StoreAdapter:
         Raises:
             ActionStoreError: it could not be written.
         """
+        trouble = ""
         try:
             await self.write(lambda writer: writer.write_action(t, who, what, action))
         except StoreError as error:
-            raise ActionStoreError(str(error)) from None
+            trouble = str(error)
+        if self.shared is not None and not (trouble and action.state in STARTING):
+            await self.shared.save(action)
+        if trouble:
+            raise ActionStoreError(trouble)
 
 
 @dataclass
@@ -45,8 +54,11 @@ class ActionService:
     config: ControllerConfig
     catalogue: Catalogue
     store: StoreAdapter
+    lead_term: Callable[[], int | None] = lambda: 0
+    """The number of the present leadership of this controller; None while another one leads."""
     coordinator: Coordinator = field(init=False)
     effects: EffectMeter | None = field(init=False)
+    failover: ActionFailover | None = field(init=False)
     context: tuple[ContextFact, ...] = ()
 
     def __post_init__(self) -> None:
@@ -58,7 +70,13 @@ class ActionService:
             Planner(config.topology, self.catalogue, targets),
             self.store,
             self.effects.measure if self.effects is not None else None,
+            may_act=self._may_act,
         )
+        shared = self.store.shared
+        self.failover = ActionFailover(shared, self.coordinator) if shared is not None else None
+
+    def _may_act(self) -> bool:
+        return self.failover is None or self.lead_term() == self.failover.term
 
     @property
     def measured_signals(self) -> frozenset[str]:
@@ -68,6 +86,8 @@ class ActionService:
     def take_over(self, before: "ActionService") -> None:
         """Takes over the actions of the service before it."""
         self.coordinator.take_over(before.coordinator)
+        if self.failover is not None and before.failover is not None:
+            self.failover.take_over(before.failover)
 
     def load(self, store: Store, now: float) -> None:
         """Takes over the actions that are stored.
@@ -76,9 +96,41 @@ class ActionService:
             InputError: the store is damaged.
         """
         incidents = [one.id for one in store.open_incidents()]
-        self.coordinator.resume(store.actions(now - self.config.actions.limits.memory, incidents), now)
+        found = store.actions(now - self.config.actions.limits.memory, incidents)
+        self.coordinator.resume(found, now)
+        if self.failover is not None:
+            self.failover.own = {one.id: one for one in found}
+
+    def check_change(self, config: ControllerConfig) -> None:
+        """Checks that another config leaves each target there that an action has changed.
+
+        Raises:
+            InputError: it drops one, whose change nobody could take back any more.
+        """
+        before = {one.name: one.kind for one in self.config.targets}
+        after = {one.name: one.kind for one in config.targets}
+        problems = []
+        for one in self.coordinator.actions.values():
+            name = one.change.target
+            if one.is_in_place and name in before and after.get(name) != before[name]:
+                found = f"no {before[name]} {name!r}, where {one.id} is in place: {one.title}"
+                hint = f"Undo it first: skewscope act undo {one.id} --why REASON"
+                problems.append(Problem(str(config.path), 0, "targets", found, "each target that is in use", hint))
+        if problems:
+            raise InputError(problems)
 
     def step(self, result: TickResult) -> None:
-        """Lets the actions go on after a tick; `context` then holds what the policies of the next one are told."""
-        self.coordinator.step(result.snapshot.time, result.snapshot.incidents, result.unknown)
-        self.context = self.coordinator.list_failures()
+        """Lets the actions go on after a tick; `context` then holds what the policies of the next one are told.
+
+        Without a store no intent could be kept, and a follower leaves acting to its leader.
+        """
+        term = self.lead_term()
+        if self.failover is not None and not self.failover.is_ready(term, result.snapshot):
+            return
+        if term is not None:
+            self.coordinator.step(result.snapshot.time, result.snapshot.incidents, result.unknown)
+            self.context = self.coordinator.list_failures()
+
+    async def close(self) -> None:
+        """Waits for the jobs under way; what they have stored is continued by the next run, or the next leader."""
+        await self.coordinator.close()

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
 from skewscope.adapters import notify
+from skewscope.adapters.actions.shared_ledger import SharedLedger
+from skewscope.adapters.controller.action_failover import SharedActions
 from skewscope.adapters.controller.action_service import ActionService, StoreAdapter
 from skewscope.adapters.controller.agent_receiver import SOURCE_NAME, AgentReceiver, AgentSource
 from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
@@ -105,6 +107,7 @@ class Controller:
             self.dispatcher.handover.margin += 2 * RENEW_SHARE * self.config.leader.lease
         self.subscribers.append(self._dispatch)
         self.subscribers.append(self._step_actions)
+        self._action_store = self._create_action_store()
         self.actions = self._create_actions()
         self.view_publisher = ViewPublisher()
         self._pool = ThreadPoolExecutor(1, "engine")
@@ -218,9 +221,11 @@ class Controller:
             await self._close_all()
 
     async def _close_all(self) -> None:
-        await self.actions.coordinator.close()
+        await self.actions.close()
         await self.dispatcher.close()
         await self.election.close()
+        if self._action_store.shared is not None:
+            self._action_store.shared.close()
         for name, batches in (await self.supervisor.close()).items():
             self._leftover.setdefault(name, []).extend(batches)
         if self._pipeline is not None:
@@ -236,8 +241,13 @@ class Controller:
         self._stack.close()
 
     async def reload(self, config: ControllerConfig) -> tuple[str, ...]:
-        """Applies another config; returns the fields that need a restart and are left unchanged."""
+        """Applies another config; returns the fields that need a restart and are left unchanged.
+
+        Raises:
+            InputError: it drops a target with a change in place; nothing has changed.
+        """
         async with self._reloading:
+            self.actions.check_change(config)
             return await self._reload(config)
 
     async def _reload(self, config: ControllerConfig) -> tuple[str, ...]:
@@ -443,21 +453,24 @@ class Controller:
     # --- actions
 
     def _create_actions(self) -> ActionService:
+        return ActionService(self.config, self.catalogue, self._action_store, lambda: self.election.term)
+
+    def _create_action_store(self) -> StoreAdapter:
         def write(do: Callable[[StoreWriter], None]) -> "asyncio.Future[None]":
             return asyncio.ensure_future(self._run_in_thread(lambda: do(self._active_pipeline.store_writer)))
 
-        return ActionService(self.config, self.catalogue, StoreAdapter(write))
+        lock = self.config.leader
+        ledger = SharedLedger(lock.path.with_name(f"{lock.path.name}.actions")) if lock is not None else None
+        return StoreAdapter(write, SharedActions(ledger, lambda: self.is_leader) if ledger is not None else None)
 
     def _step_actions(self, known: TickResult) -> None:
-        # Without a store no intent could be kept, and a follower leaves acting to its leader.
-        if self.is_leader:
-            self.actions.step(known)
-            self._active_pipeline.context = self.actions.context
+        self.actions.step(known)
+        self._active_pipeline.context = self.actions.context
 
     async def _restart_actions(self) -> None:
         """Continues the actions with other settings or targets; calls under way are waited for."""
         before = self.actions
-        await before.coordinator.close()
+        await before.close()
         self.actions = self._create_actions()
         self.actions.take_over(before)
         self._active_pipeline.effects = self.actions.effects

@@ -51,6 +51,9 @@ class FileLease:
     now: Callable[[], float] = time.monotonic
     other_content: bytes = b""
     """Content of the file when another controller last renewed it."""
+    term: int = 0
+    """How often this controller has acquired the lease from another one, or from nobody: whoever led in between may
+    have changed what it believes to know."""
     _renewed_at: float = float("-inf")
     _last_content: bytes | None = None
     """Content of the file at the last look."""
@@ -81,6 +84,7 @@ class FileLease:
                 # A new leader keeps what its predecessor wrote, until it has received it.
                 said = text if holder == self.name.encode() or not found else parse_progress(found)
                 self._write(handle, self.name, said)
+                self.term += holder != self.name.encode()
                 # Measured from before the file was opened: storage may have blocked.
                 self._renewed_at = begun
         return self.is_held
@@ -164,6 +168,13 @@ class LeaderElection:
     def is_leader(self) -> bool:
         """Whether this controller leads and has received the progress of its predecessor."""
         return self._lease is None or (bool(self._was_leader) and self._lease.is_held)
+
+    @property
+    def term(self) -> int | None:
+        """Number of the present leadership; None while this controller does not lead."""
+        if not self.is_leader:
+            return None
+        return self._lease.term if self._lease is not None else 0
 
     async def publish(self) -> None:
         """Writes the progress for the other controllers now; returns without having done so where it cannot be done."""

@@ -1,0 +1,116 @@
+"""Actions in a folder that several controllers share: what one has begun, the next leader finishes or takes back.
+
+Each action is a file, which is replaced as a whole. The folder is the truth; the store of each controller is its own
+copy, with its own audit log. Only the leader writes.
+"""
+
+import json
+import logging
+import os
+import re
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from skewscope.adapters.actions.action_json import parse_action_json
+from skewscope.engine.actions.action import Action, action_to_json
+
+SUFFIX = ".json"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""Ids of actions that are names of files."""
+MAX_BYTES = 1 << 20
+MAX_FILES = 100_000
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SharedLedger:
+    """One folder of actions. Its methods block; storage that hangs blocks them for as long."""
+
+    folder: Path
+
+    def save(self, action: Action) -> None:
+        """Writes an action durably.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if not NAME.fullmatch(action.id):
+            raise OSError(f"{action.id!r:.80} is no name of a file")
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        path = self.folder / f"{action.id}{SUFFIX}"
+        draft = self.folder / f".{action.id}.{secrets.token_hex(4)}"
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(action_to_json(action), file, allow_nan=False)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        _sync_folder(self.folder)
+
+    def load(self) -> dict[str, Action] | None:
+        """Returns all actions by id; None where no leader has ever written here.
+
+        A file that cannot be read as an action is reported and left out: the others have to go on.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        if not self.folder.is_dir():
+            return None
+        found: dict[str, Action] = {}
+        for path in sorted(self.folder.glob(f"*{SUFFIX}"))[:MAX_FILES]:
+            try:
+                action = _read(path)
+            except ValueError as error:
+                log.error("%s: %s; what it has changed is not taken back", path, error)  # noqa: TRY400
+                continue
+            found[action.id] = action
+        return found
+
+    def prune(self, since: float, incidents: Collection[str]) -> None:
+        """Deletes actions that ended before a time and whose incident is over, and drafts that a crash left.
+
+        Raises:
+            OSError: the folder cannot be read or written.
+        """
+        for action in (self.load() or {}).values():
+            if action.ended_at is not None and action.ended_at < since and action.reason.incident not in incidents:
+                (self.folder / f"{action.id}{SUFFIX}").unlink(missing_ok=True)
+        for draft in self.folder.glob(".*"):
+            if draft.stat().st_mtime < since:
+                draft.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Action:
+    """Returns the action in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no action.
+    """
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES} bytes")
+    try:
+        action = parse_action_json(json.loads(content))
+    except RecursionError:
+        raise ValueError("no action") from None
+    if path.name != f"{action.id}{SUFFIX}":
+        raise ValueError(f"it holds the action {action.id!r:.80}")
+    return action
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
