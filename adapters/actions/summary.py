@@ -46,5 +46,5 @@ def describe_news(action: Action, before: str, was_stuck: bool) -> str:
         return f"{describe_action(action)}; it is tried again, but needs a person: {action.waiting}"
     if action.state == before or action.state not in NEWS_STATES:
         return ""
-    ask = f"; approve it with `skewscope act approve {action.id}`" if action.state == PROPOSED else ""
+    ask = f"; approve it with `skewscope act approve {action.id} --why REASON`" if action.state == PROPOSED else ""
     return f"{describe_action(action)}{ask}"

@@ -65,13 +65,13 @@ def show(controller: ControllerAddress, id_: str, as_json: bool) -> None:
     _print_action(controller, answer)
 
 
-def _person_command(name: str, summary: str, default: str) -> Callable[..., None]:
+def _person_command(name: str, summary: str) -> Callable[..., None]:
     """Defines a command that asks a controller to do something with an action."""
 
     @act.command(name, help=summary)
     @connection_options
     @click.argument("id_", metavar="ID")
-    @click.option("--why", default=default, show_default=True, help="The reason, for the audit log.")
+    @click.option("--why", required=True, metavar="REASON", help="The reason, for the audit log.")
     @json_option
     def run(controller: ControllerAddress, id_: str, why: str, as_json: bool) -> None:
         answer = ask_controller(controller, "POST", f"{_path(id_)}/{name}", {"why": why})
@@ -85,9 +85,9 @@ def _person_command(name: str, summary: str, default: str) -> Callable[..., None
     return run
 
 
-approve = _person_command("approve", "Approve a proposal; it begins as soon as its limits allow.", "looks right")
-refuse = _person_command("refuse", "Refuse an action that has not begun.", "not wanted")
-undo = _person_command("undo", "Have a change in place taken back.", "no longer wanted")
+approve = _person_command("approve", "Approve a proposal; it begins as soon as its limits allow.")
+refuse = _person_command("refuse", "Refuse an action that has not begun.")
+undo = _person_command("undo", "Have a change in place taken back; one without undo ends.")
 
 
 @act.command("plan")
@@ -226,7 +226,7 @@ def _print_action(controller: ControllerAddress, answer: Any) -> None:
 def _next_step(action: Any) -> str:
     """Returns the commands that apply to an action in its state."""
     if action.state == "proposed":
-        return f"skewscope act approve {action.id}, or act refuse {action.id}"
+        return f"skewscope act approve {action.id} --why REASON, or act refuse"
     if action.state == "approved":
-        return f"skewscope act refuse {action.id}"
-    return f"skewscope act undo {action.id}" if action.is_in_place and action.reversible else ""
+        return f"skewscope act refuse {action.id} --why REASON"
+    return f"skewscope act undo {action.id} --why REASON" if action.is_in_place else ""

@@ -32,9 +32,8 @@ class ActionCommands(ConsoleCommands):
         if screen is None or action is None or trouble:
             self.console.show_message(f"{verb}: refused, {trouble}", True)
             return
-        default = DEFAULT_REASONS[verb]
-        if verb == "approve" and not action.reversible:
-            default = ""  # without an undo a reason has to be typed
+        # Without an undo a reason has to be typed.
+        default = DEFAULT_REASONS[verb] if action.reversible else ""
         what = f"enter: yes, “{default}”; or a reason" if default else "it has no undo: type a reason"
         screen.prompt_for(
             f"{verb} {action.title}? {what}; esc: no", "", lambda answer: self._decide(action, verb, answer or default)
@@ -51,9 +50,7 @@ class ActionCommands(ConsoleCommands):
             return "read-only; start with --write"
         if not feed.has_token:
             return "there is no token; give one with the role approve"
-        if action.state not in ALLOWED[verb]:
-            return f"it is {action.state}"
-        return "it has no undo" if verb == "undo" and not action.reversible else ""
+        return "" if action.state in ALLOWED[verb] else f"it is {action.state}"
 
     def _decide(self, action: Action, verb: str, why: str) -> None:
         feed = self.state.action_feed

@@ -103,7 +103,7 @@ def test_show_tells_calls_evidence_and_what_to_do_next():
         "12.4 ms",
         "no new requests go to the slow replica",
         "Set the server to ready.",
-        f"skewscope act approve {PROPOSAL.id}",
+        f"skewscope act approve {PROPOSAL.id} --why REASON",
     ):
         assert text in told, text
 
@@ -123,8 +123,15 @@ def test_what_a_person_decides_is_sent_with_the_reason(verb, state):
     assert (asked[0].body, asked[0].content_type) == ({"why": "I looked"}, "application/json")
 
 
+@pytest.mark.parametrize("verb", ["approve", "refuse", "undo"])
+def test_nothing_is_decided_without_a_reason(verb):
+    done, asked = act(verb, PROPOSAL.id)
+    assert (done.exit_code, asked) == (2, [])
+    assert "--why" in done.output
+
+
 def test_a_refusal_of_the_controller_is_an_error():
-    done, _ = act("undo", PROPOSAL.id)
+    done, _ = act("undo", PROPOSAL.id, "--why", "we need it")
     assert done.exit_code == 2
     assert "nothing of it is in place" in done.output
     assert act("show", "a-0")[0].exit_code == 2
