@@ -1,14 +1,15 @@
 """Measures the harm that acting might do, on a simulated pool: `python -m bench.acting_campaign`.
 
 Prints, for months of random faults with and without acting, the share of the demand that was served, and what was done;
-and, for controllers that are killed at each of their steps, what they left behind. Simulated: it proves consistency.
+and, for controllers that are killed at each of their steps, what they left behind; the same with persons who decide at
+random instants, two routers over one pool, one of which accepts late, and evictions. Simulated: it proves consistency.
 """
 
 import argparse
 from collections import Counter
 
 from skewscope.adapters.actions.settings import ActionSettings
-from tests.support.acting_runs import ACT, run_killed, run_month
+from tests.support.acting_runs import ACT, run_chaos, run_killed, run_month
 
 
 def print_months(seeds: int, days: float) -> bool:
@@ -48,14 +49,31 @@ def print_kills(most: int) -> bool:
     return left == 0
 
 
+def print_chaos(seeds: int) -> bool:
+    """Kills the controller at random awaits while persons interfere; returns whether nothing bad ever happened."""
+    harm: list[str] = []
+    kills = requests = changes = 0
+    for seed in range(seeds):
+        world = run_chaos(seed)
+        kills, requests = kills + world.kills, requests + world.requests
+        changes += sum(one.called_at is not None for one in world.store.rows.values())
+        harm += [f"seed {seed}: {what}" for what in world.harm]
+    print(f"killed {kills} times at random awaits, with {changes} changes and {requests} decisions of persons:")
+    print(
+        "\n".join(harm) or "never below the minimum, never a second act, nothing of others removed, nothing left behind"
+    )
+    return not harm
+
+
 def main() -> int:
-    """Runs both campaigns."""
+    """Runs all campaigns."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--days", type=float, default=30.0)
     parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--chaos", type=int, default=40)
     asked = parser.parse_args()
-    good = [print_kills(asked.kills), print_months(asked.seeds, asked.days)]
+    good = [print_kills(asked.kills), print_chaos(asked.chaos), print_months(asked.seeds, asked.days)]
     return 0 if all(good) else 1
 
 

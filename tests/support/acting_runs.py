@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.engine.actions.limits import ActionLimits
+from tests.support.acting_chaos import ChaosWorld
+from tests.support.acting_time import run_virtual
 from tests.support.acting_world import ActingWorld, KilledError, SimulatedFault, draw_faults
 
 ACT = ActionSettings(mode="act")
@@ -46,6 +48,18 @@ def run_killed(kill_at: int) -> tuple[ActingWorld, int]:
 
 
 MONTH_DAYS = 30.0
+CHAOS_HOURS = 0.4
+
+
+def run_chaos(seed: int, hours: float = CHAOS_HOURS, kill_every: int = 100) -> ChaosWorld:
+    """Runs a pool with persons who interfere and a controller that dies about as often as it was told."""
+
+    async def run() -> ChaosWorld:
+        world = ChaosWorld(seed, hours, kill_every)
+        await world.run()
+        return world
+
+    return run_virtual(run())
 
 
 def run_month(seed: int, settings: ActionSettings, replicas: int = 4, days: float = MONTH_DAYS) -> ActingWorld:

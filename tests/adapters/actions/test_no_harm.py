@@ -3,7 +3,7 @@
 import pytest
 
 from skewscope.adapters.actions.settings import ActionSettings
-from tests.support.acting_runs import ACT, run_killed, run_month
+from tests.support.acting_runs import ACT, run_chaos, run_killed, run_month
 
 
 @pytest.mark.slow
@@ -22,6 +22,25 @@ def test_a_controller_that_is_killed_at_any_step_leaves_nothing_behind():
         if not killed:
             break
     assert deaths >= 30
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_with_persons_late_targets_and_deaths_nothing_bad_happens(seed):
+    world = run_chaos(seed)
+    assert world.harm == []
+    assert world.kills >= 5
+    assert {one.state for one in world.store.rows.values()} >= {"undone", "done"}
+
+
+@pytest.mark.slow
+def test_of_hundreds_of_deaths_at_any_await_none_leaves_anything_behind():
+    kills = requests = 0
+    for seed in range(20):
+        world = run_chaos(seed)
+        assert world.harm == [], f"seed {seed}"
+        kills, requests = kills + world.kills, requests + world.requests
+    assert kills >= 200
+    assert requests >= 100
 
 
 @pytest.mark.parametrize("seed", [1])
