@@ -3,6 +3,7 @@
 Only the events that are needed are kept, as arrays of their times, so a trace of some gigabytes takes little memory.
 """
 
+import math
 import re
 from array import array
 from collections.abc import Sequence
@@ -64,7 +65,8 @@ class ProfilerTrace:
     """[operation, (begin, end)] by name of the process group, '' where it is not said, and by whether they are
     transfers between two ranks."""
     mutual: dict[str, F64]
-    """[operation, (begin, end)] of the collectives that all ranks end together, by name of the process group."""
+    """[operation, (begin, end, number)] of the collectives that all ranks end together, by name of the process group.
+    The number of a collective in its group is NaN where the trace does not say it."""
     base: float
     """Seconds since 1970 at the zero of the clock; 0 where the clock itself counts from 1970, or from nothing known."""
 
@@ -82,8 +84,11 @@ def is_profiler_trace(head: bytes) -> bool:
     """Returns whether the first bytes of a file are those of a trace of PyTorch's profiler."""
     if head.lstrip()[:1] != b"{":
         return False
-    about = any(word in head for word in (b'"schemaVersion"', b'"distributedInfo"', b'"deviceProperties"'))
-    return about and (b'"traceEvents"' in head or b'"distributedInfo"' in head)
+    if b'"distributedInfo"' in head:
+        return True
+    # What a trace says of itself may be behind its events.
+    about = b'"schemaVersion"' in head or b'"deviceProperties"' in head or (b'"ph"' in head and b'"cat"' in head)
+    return about and b'"traceEvents"' in head
 
 
 def read_trace(stream: BufferedReader, file: str) -> ProfilerTrace:
@@ -145,7 +150,7 @@ class _TraceReader:
         elif name.startswith(COMMUNICATION_CALLS):
             self.cpu_communication.setdefault(("", False), array("d")).extend(span)
             if MUTUAL.search(name):
-                self.cpu_mutual.setdefault("", array("d")).extend(span)
+                self.cpu_mutual.setdefault("", array("d")).extend((*span, math.nan))
         elif category == "cpu_op" and not name.startswith(LAUNCH_CALLS):
             self.calls.extend(span)
 
@@ -159,7 +164,11 @@ class _TraceReader:
         is_transfer = details.get("Collective name") in TRANSFERS
         self.communication.setdefault((group, is_transfer), array("d")).extend(span)
         if MUTUAL.search(name) or MUTUAL.search(str(details.get("Collective name", ""))):
-            self.mutual.setdefault(group, array("d")).extend(span)
+            number = _to_time(details.get("Seq"))
+            self.mutual.setdefault(group, array("d")).extend((*span, math.nan if number is None else number))
+
+    def _mutual(self, *, on_device: bool) -> dict[str, "array[float]"]:
+        return self.mutual if on_device else self.cpu_mutual
 
     def finish(self, about: dict[str, Any]) -> ProfilerTrace:
         """Returns the trace."""
@@ -179,7 +188,7 @@ class _TraceReader:
             tuple(sorted(self.steps, key=lambda step: step.begin)),
             _to_spans(self.kernels if on_device else self.calls),
             {key: _to_spans(spans) for key, spans in sorted(communication.items())},
-            {key: _to_spans(spans) for key, spans in sorted((self.mutual if on_device else self.cpu_mutual).items())},
+            {key: _to_spans(spans, 3) for key, spans in sorted(self._mutual(on_device=on_device).items())},
             (_to_time(base) or 0.0) / 1e9,
         )
 
@@ -191,9 +200,9 @@ def _to_time(value: object) -> float | None:
     return float(value)
 
 
-def _to_spans(times: "array[float]") -> F64:
-    """Returns [operation, (begin, end)] of alternating begins and ends."""
-    return np.array(times, np.float64).reshape(-1, 2)
+def _to_spans(times: "array[float]", columns: int = 2) -> F64:
+    """Returns [operation, (begin, end, ...)] of successive numbers, so many for each operation."""
+    return np.array(times, np.float64).reshape(-1, columns)
 
 
 def _read_groups(config: object) -> tuple[TraceGroup, ...]:

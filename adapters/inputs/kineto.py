@@ -108,14 +108,15 @@ def find_groups(trace: ProfilerTrace, rank: int) -> tuple[dict[str, TraceGroup],
 
 
 def find_rank(trace: ProfilerTrace, name: str, labels: Mapping[str, str]) -> int:
-    """Returns the rank in the job: as the input's labels say, the trace, or the file's name."""
+    """Returns the rank in the job: as the input's labels say, the trace, or the name of the file or its folder."""
     given = labels.get("global_rank", "")
     if given.isdecimal() and len(given) < 8:
         return int(given)
     if trace.rank is not None:
         return trace.rank
-    if match := RANK_IN_NAME.search(PurePath(name).name):
-        return int(match[1])
+    for part in reversed(PurePath(name).parts[-2:]):
+        if match := RANK_IN_NAME.search(part):
+            return int(match[1])
     hint = "Give the input the label `global_rank`, or name the file after its rank, as in rank3.json."
     raise InputError([Problem(name, 0, "distributedInfo.rank", "no rank", "the rank of the process", hint)])
 
@@ -170,7 +171,8 @@ def _note(trace: ProfilerTrace, windows: F64) -> str:
     count, length = len(windows), _median_length(windows)
     notes = []
     if length < STEP_SPACING_S:
-        notes.append(f"{count} steps of {1e3 * length:.3g} ms are laid one second apart, the pace of a diagnosis")
+        which = f"{count} steps of {1e3 * length:.3g} ms are" if count > 1 else f"one step of {1e3 * length:.3g} ms is"
+        notes.append(f"{which} laid one second apart, the pace of a diagnosis")
     if count < MIN_STEPS:
         notes.append(f"fewer than {MIN_STEPS} steps, of which no slow rank is told")
     if not trace.has_clock:

@@ -15,6 +15,7 @@ import numpy as np
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.kineto import ProfilerTrace
 from skewscope.adapters.inputs import kineto
+from skewscope.adapters.inputs.collective_matches import RankCollectives, match_collectives
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
 from skewscope.adapters.inputs.parallel_files import read_files
 from skewscope.adapters.inputs.process_groups import rank_labels
@@ -22,7 +23,6 @@ from skewscope.adapters.inputs.recording import Input, Recording, problem_text
 from skewscope.adapters.inputs.training_steps import STEP_DURATION
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
-from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
 FOLDER = True
@@ -41,10 +41,9 @@ class RankArrivals:
     """The collectives of one rank in one group."""
 
     labels: Mapping[str, str]
-    lengths: Mapping[int, F64]
-    """[collective] seconds, in the order of their begins, by number of the step in which they end."""
+    collectives: RankCollectives
     times: Mapping[int, float]
-    """Seconds since 1970 at the end of each step."""
+    """Seconds since 1970 at the end of each step, by its number."""
 
 
 @dataclass(frozen=True)
@@ -138,36 +137,30 @@ def _rank_arrivals(trace: ProfilerTrace, rank: int) -> Iterator[tuple[str, RankA
     groups, world = kineto.find_groups(trace, rank)
     windows = kineto.step_windows(trace)
     times = kineto.step_times(trace, windows)
-    numbers = [step.number for step in trace.steps]
-    for name, spans in trace.mutual.items():
+    numbers = np.array([step.number for step in trace.steps], np.int64)
+    for name, parts in trace.mutual.items():
         group = groups.get(name) or (world if not name and len(groups) < 2 else None)
         if group is None or len(group.ranks) < 2:
             continue
-        ordered = spans[np.argsort(spans[:, 0], kind="stable")]
-        ends = ordered[:, 1]
-        lengths = {
-            number: (ordered[inside, 1] - ordered[inside, 0]) / 1e6
-            for number, (begin, end) in zip(numbers, windows.tolist(), strict=True)
-            if (inside := (ends > begin) & (ends <= end)).any()
-        }
+        begin, end, sequence = parts[np.argsort(parts[:, 0], kind="stable")].T
+        place = np.searchsorted(windows[:, 0], end) - 1
+        inside = (place >= 0) & (end <= windows[np.maximum(place, 0), 1])
+        steps = np.where(inside, numbers[np.maximum(place, 0)], -1)
         labels = rank_labels(group.name, group.description, group.ranks, rank)
-        yield group.name, RankArrivals(labels, lengths, dict(zip(numbers, times.tolist(), strict=True)))
+        collectives = RankCollectives(trace.base + end / 1e6, (end - begin) / 1e6, steps, sequence)
+        yield group.name, RankArrivals(labels, collectives, dict(zip(numbers.tolist(), times.tolist(), strict=True)))
 
 
 def _lags(members: list[RankArrivals]) -> list[dict[int, float]]:
-    """Returns, for each member, how late it arrived at a collective of each step, at most, in seconds.
-
-    A step counts where two members or more have it, all with as many collectives.
-    """
+    """Returns, for each member, how late it arrived at a collective of each of its steps, at most, in seconds."""
     found: list[dict[int, float]] = [{} for _ in members]
-    for step in sorted({step for each in members for step in each.lengths}):
-        having = [n for n, each in enumerate(members) if step in each.lengths]
-        lengths = [members[n].lengths[step] for n in having]
-        if len(having) < 2 or len({len(each) for each in lengths}) > 1:
-            continue
-        matrix = np.array(lengths)
-        for n, lag in zip(having, (matrix.max(axis=0) - matrix).max(axis=1).tolist(), strict=True):
-            found[n][step] = lag
+    own = [each.collectives for each in members]
+    for parts in match_collectives(own):
+        longest = max(float(own[n].lengths[place]) for n, place in parts)
+        for n, place in parts:
+            step, lag = int(own[n].steps[place]), longest - float(own[n].lengths[place])
+            if step >= 0:
+                found[n][step] = max(lag, found[n].get(step, 0.0))
     return found
 
 

@@ -115,10 +115,13 @@ def test_a_slow_rank_is_the_answer(tmp_path):
 def test_the_rank_is_of_the_labels_of_the_trace_or_of_the_name():
     nameless = trace(0, steps(5, 20))
     del nameless["distributedInfo"]
-    for name, labels, rank in (("a-rank_3.json", {}, "3"), ("rank3.json", {"global_rank": "1"}, "1")):
+    for name, labels, rank in (
+        *(("a-rank_3.json", {}, "3"), ("rank3.json", {"global_rank": "1"}, "1")),
+        *(("job/rank_2/trace.json", {}, "2"), ("rank2/rank3.json", {}, "3")),
+    ):
         assert dict(read(nameless, name, labels)[0].labels)["global_rank"] == rank
     with pytest.raises(InputError, match="found no rank"):
-        read(nameless, "trace.json")
+        read(nameless, "rank1/of/trace.json")
 
 
 def test_a_collective_without_the_name_of_its_group_is_the_only_groups():
@@ -163,6 +166,12 @@ def test_unknown_fields_and_odd_events_are_ignored():
 
 def test_only_traces_of_the_profiler_are_recognised():
     assert recognise(json.dumps(trace(0, [])).encode(), "x")
+    events = [event("ProfilerStep#1", "user_annotation", 0, 1)]
+    assert recognise(
+        json.dumps({"metadata": {"profiler": {}}, "traceEvents": events, "schemaVersion": 1}).encode(), "x"
+    )
+    assert recognise(json.dumps({"traceEvents": events}).encode()[:100], "x")
+    assert not recognise(b'{"traceEvents": []}', "x")
     assert not recognise(b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "rank0.json")
     assert not recognise(b'{"version": "2.9", "pg_config": {}, "pg_status": {}}', "x")
 

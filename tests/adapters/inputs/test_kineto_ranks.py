@@ -76,11 +76,40 @@ def test_a_rank_without_a_trace_shifts_no_other(tmp_path, lost):
     assert any(f"a place for rank {lost} of" in each.what for each in draft.assumptions)
 
 
-def test_steps_in_which_ranks_have_other_numbers_of_collectives_are_left_out(tmp_path):
-    traces = job([0, 0, 30, 0])
-    last = [n for n, each in enumerate(traces[1]["traceEvents"]) if each["name"].startswith("nccl")][-1]
-    del traces[1]["traceEvents"][last]
-    assert {len(values) for values in lags(write(tmp_path / "t", traces)).values()} == {11}
+def without_collective(traces, rank, place):
+    """Returns the traces, one rank without one of its collectives."""
+    events = traces[rank]["traceEvents"]
+    del events[[n for n, each in enumerate(events) if each["name"].startswith("nccl")][place]]
+    return traces
+
+
+@pytest.mark.parametrize(("place", "steps"), [(-1, 12), (0, 12), (11, 11)])
+def test_a_collective_that_one_trace_lacks_shifts_no_other(tmp_path, place, steps):
+    traces = without_collective(job([0, 0, 30, 5]), 1, place)
+    found = lags(write(tmp_path / "t", traces))
+    assert {len(values) for values in found.values()} == {steps}
+    assert ((found[2] > 0.029) & (found[2] < 0.031)).all()
+    assert (found[0] < 0.001 + 1e-9).all()
+
+
+@pytest.mark.parametrize("lacking", [False, True])
+@pytest.mark.parametrize("numbered", [False, True])
+def test_a_processor_that_runs_ahead_of_its_device_makes_no_rank_late(tmp_path, lacking, numbered):
+    traces = job([0, 0, 0, 5])
+    for rank, trace_of_rank in traces.items():
+        number = 0
+        for each in trace_of_rank["traceEvents"]:
+            if each["name"].startswith("ProfilerStep") and rank == 1:
+                # As long as a collective and a half.
+                each["ts"] -= 75e3
+            elif each["name"].startswith("nccl"):
+                each["args"] |= {"Seq": number} if numbered else {}
+                # Work differs from one collective to the next.
+                each["dur"] += 1e3 * (number * number % 7)
+                number += 1
+    found = lags(write(tmp_path / "t", without_collective(traces, 1, 0) if lacking else traces))
+    assert all((found[rank] < 0.001 + 1e-9).all() for rank in (0, 1, 2))
+    assert np.median(found[3]) == pytest.approx(0.005, abs=0.001)
 
 
 @pytest.mark.parametrize("slow", range(RANKS))
