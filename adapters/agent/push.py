@@ -1,5 +1,8 @@
 """Pushes rows to one controller: queued while it is away, sent in order, with announcements on request.
 
+The controller of a large fleet redirects to the shard of the node. The rows go there until it fails or sends the agent
+away; then the controller is asked again.
+
 A thread of its own sends, so that a slow controller never delays a tick.
 """
 
@@ -8,11 +11,13 @@ import json
 import logging
 import threading
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Protocol
+from urllib.parse import urlsplit
 
-from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, SeriesFrame, WireFrame, encode
+from skewscope.adapters.formats.row_protocol import ROWS_PATH, HelloFrame, RowFrame, SeriesFrame, WireFrame, encode
 from skewscope.adapters.runtime.channel import Channel, ControllerEndpoint, ControllerResponse
 from skewscope.engine.ingest.feed import SeriesKey
 
@@ -26,6 +31,9 @@ MAX_ERROR_TEXT = 200
 """Maximum characters of a controller's error text."""
 ROW_OVERHEAD = 200
 """Bytes of memory per row besides its numbers."""
+MAX_MOVES = 3
+"""Redirections in a row that are followed."""
+_MOVED = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 _PERMANENT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 
@@ -119,14 +127,23 @@ class PushSender:
     """Sends the queue of one controller, in a thread of its own."""
 
     def __init__(
-        self, controller: ControllerEndpoint, hello: HelloFrame, most_bytes: int, post: Post | None = None
+        self,
+        controller: ControllerEndpoint,
+        hello: HelloFrame,
+        most_bytes: int,
+        post: Post | None = None,
+        connect: Callable[[ControllerEndpoint], Post] | None = None,
     ) -> None:
         self.controller = controller
         self.backlog = Backlog(hello, most_bytes)
         self.failures = 0
         self.is_reachable = False
         """Whether the last attempt succeeded."""
-        self._post: Post = post or Channel(controller).post
+        self._connect = connect or (lambda endpoint: Channel(endpoint).post)
+        self._home: Post = post or self._connect(controller)
+        self._post = self._home
+        self._moves = 0
+        """Redirections since the last accepted body."""
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._max_bytes = MAX_BATCH
@@ -182,10 +199,10 @@ class PushSender:
     def _handle_response(self, answer: ControllerResponse, frames: list[WireFrame]) -> float:
         if answer.status == HTTPStatus.OK:
             return self._handle_success(answer, frames)
+        if answer.status in _MOVED:
+            return self._follow(answer.location)
         if answer.status == HTTPStatus.CONFLICT:
-            for table in _json_numbers(answer.body, "unknown"):
-                self.backlog.announced_counts.pop(table, None)
-            return self._record_failure("it needs the announcements again", quiet=True)
+            return self._announce_again(answer)
         rows = [frame for frame in frames if isinstance(frame, RowFrame)]
         if answer.status == HTTPStatus.BAD_REQUEST:
             return self._handle_rejection(rows, _error_text(answer.body))
@@ -194,10 +211,31 @@ class PushSender:
                 self.backlog.reject(rows[0].sequence)
             self._halve_batch(rows)
             return self._record_failure("a body was too large for it", quiet=True)
+        return self._handle_refusal(answer)
+
+    def _announce_again(self, answer: ControllerResponse) -> float:
+        for table in _json_numbers(answer.body, "unknown"):
+            self.backlog.announced_counts.pop(table, None)
+        return self._record_failure("it needs the announcements again", quiet=True)
+
+    def _handle_refusal(self, answer: ControllerResponse) -> float:
+        is_home = self._post is self._home
         wait = self._record_failure(f"it answers {answer.status}{_error_text(answer.body)}")
+        if not is_home:
+            return wait
         if answer.status in _PERMANENT:
             return MAX_BACKOFF
         return max(wait, min(_parse_seconds(answer.retry_after), MAX_BACKOFF))
+
+    def _follow(self, location: str) -> float:
+        """Sends to another address from now on; returns the seconds until the next attempt."""
+        url = location.removesuffix(ROWS_PATH)
+        self._moves += 1
+        if self._moves > MAX_MOVES or not _may_follow(self.controller.url, url):
+            return self._record_failure(f"it redirects to {location[:MAX_ERROR_TEXT]!r}, which is not followed")
+        log.info("%s redirects to %s", self.controller.url, url)
+        self._post = self._connect(replace(self.controller, url=url))
+        return 0.0
 
     def _handle_rejection(self, rows: list[RowFrame], why: str) -> float:
         """Handles a body refused as invalid: first announces again, then finds the invalid row by bisection."""
@@ -238,7 +276,7 @@ class PushSender:
         self.backlog.acknowledge(min(found[0], sent))
         if not self.is_reachable:
             log.info("%s accepts rows", self.controller.url)
-        self.is_reachable, self._backoff = True, MIN_BACKOFF
+        self.is_reachable, self._backoff, self._moves = True, MIN_BACKOFF, 0
         self._reannounced, self._rejected_bodies = False, 0
         self._max_bytes = min(self._max_bytes * 2, MAX_BATCH)
         return 0.0 if found[0] >= sent else MIN_BACKOFF
@@ -246,6 +284,9 @@ class PushSender:
     def _record_failure(self, why: str, *, quiet: bool = False) -> float:
         """Counts a failure; returns the seconds until the next attempt."""
         self.failures += 1
+        if not quiet and self._post is not self._home:
+            # Where the node's shard is now, the controller knows.
+            self._post, self._moves = self._home, 0
         if not quiet and (self.is_reachable or self.failures == 1):
             log.warning("%s accepts no rows: %s", self.controller.url, why)
         if quiet:
@@ -254,6 +295,12 @@ class PushSender:
             self.is_reachable = False
         wait, self._backoff = self._backoff, min(self._backoff * 2, MAX_BACKOFF)
         return wait
+
+
+def _may_follow(before: str, url: str) -> bool:
+    """Returns whether a redirection keeps the protection of the connection: the token goes there, too."""
+    old, new = urlsplit(before), urlsplit(url)
+    return bool(new.hostname) and not new.username and (new.scheme == "https" or new.scheme == old.scheme == "http")
 
 
 def _json_field(text: bytes, name: str) -> object:

@@ -69,6 +69,14 @@ class ForeignNodeError(Exception):
     """A node that the topology lacks, or that the sender must not report for."""
 
 
+class RowsMovedError(Exception):
+    """Another server takes the rows of the node."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        super().__init__(f"send the rows of this node to {url}")
+
+
 class ReceiverBusyError(Exception):
     """Too many batches wait, or one sender sent too much; the agent must keep its rows and send them again."""
 

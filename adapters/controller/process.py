@@ -53,7 +53,7 @@ def _configure_malloc() -> None:
 async def _serve(path: Path) -> None:
     settings = config.read(path)
     with open_socket(settings.listen) as handshake:
-        controller = Controller(settings)
+        controller = create_controller(settings)
         await controller.start()
         app = ControllerApp(controller)
         web = create_server(app, settings.tls)
@@ -69,6 +69,15 @@ async def _serve(path: Path) -> None:
             web.should_exit = True
             await asyncio.wait([serving, *reloads], timeout=SHUTDOWN_TIMEOUT)
             app.close()
+
+
+def create_controller(settings: config.ControllerConfig) -> Controller:
+    """Returns the controller of a config: of one process, or of a fleet in shards."""
+    if settings.fleet is None:
+        return Controller(settings)
+    from skewscope.adapters.fleet.fleet_controller import FleetController  # noqa: PLC0415 - few need it
+
+    return FleetController(settings)
 
 
 def _install_signal_handlers(app: ControllerApp, path: Path, stop: asyncio.Event) -> "set[asyncio.Task[None]]":

@@ -21,7 +21,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from skewscope.adapters.controller.agent_receiver import ForeignNodeError, ReceiverBusyError, UnknownTablesError
+from skewscope.adapters.controller.agent_receiver import (
+    ForeignNodeError,
+    ReceiverBusyError,
+    RowsMovedError,
+    UnknownTablesError,
+)
 from skewscope.adapters.controller.api import ROUTES, ApiContext, Route
 from skewscope.adapters.controller.auth import AccessControl, DeniedError
 from skewscope.adapters.controller.body_budget import BodyBudget, BodyReservation
@@ -158,6 +163,8 @@ class ControllerApp:
             return self.controller.receiver.receive(body, allowed)
         except UnknownTablesError as error:
             return JSONResponse({"unknown": error.tables}, 409)
+        except RowsMovedError as error:
+            return Response(status_code=307, headers={"Location": f"{error.url}{ROWS_PATH}"})
         except tuple(ERROR_STATUS) as error:
             return _error_response(error)
 

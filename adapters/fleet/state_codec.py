@@ -168,11 +168,11 @@ class _StateWriter(pickle.Pickler):
 
     def reducer_override(self, one: Any) -> Any:
         """Returns how an object is made again; NotImplemented for the usual way."""
-        if isinstance(one, type) and not is_known(one.__module__, one.__qualname__):
-            raise StateError(f"a state must not hold {one.__module__}.{one.__qualname__}")
         name = self._names.get(id(one))
         if name is not None:
             return named_object, (name,)
+        if isinstance(one, type | types.FunctionType | types.BuiltinFunctionType):
+            _check_name(one)
         reduce = REDUCERS.get(type(one))
         if reduce is not None:
             return reduce(one)
@@ -181,6 +181,14 @@ class _StateWriter(pickle.Pickler):
         if type(one) is AgentTable:
             return agent_table, (one.name, one.owner, self._pool.numbers(one, one.keys))
         return NotImplemented
+
+
+def _check_name(one: Any) -> None:
+    """Checks a class or function that is stored by its name, so that what cannot be loaded is not stored."""
+    owner = getattr(one, "__self__", None)
+    is_local = "<" in one.__qualname__ or (owner is not None and not isinstance(owner, types.ModuleType))
+    if not is_local and one.__module__ != __name__ and not is_known(one.__module__, one.__qualname__):
+        raise StateError(f"a state must not hold {one.__module__}.{one.__qualname__}")
 
 
 def _reduce_array(one: np.ndarray) -> Any:

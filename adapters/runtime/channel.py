@@ -37,6 +37,8 @@ class ControllerResponse:
     body: bytes
     retry_after: str = ""
     etag: str = ""
+    location: str = ""
+    """Where the request should go instead."""
 
 
 class Channel:
@@ -78,9 +80,8 @@ class Channel:
                 text = answer.read(most + 1)
                 if len(text) > most:
                     raise http.client.HTTPException(f"a response of more than {most} bytes")
-                return ControllerResponse(
-                    answer.status, text, answer.headers.get("Retry-After", ""), answer.headers.get("ETag", "")
-                )
+                names = ("Retry-After", "ETag", "Location")
+                return ControllerResponse(answer.status, text, *(answer.headers.get(name, "") for name in names))
             except (OSError, http.client.HTTPException):
                 self.close()
                 # The server may have closed the persistent connection meanwhile.

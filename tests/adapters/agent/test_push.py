@@ -276,3 +276,54 @@ def test_what_is_not_renewed_is_no_longer_told():
         tables.fill("one", time, [("a", [(KEYS[0], 1.0)])])
     (table,) = tables.snapshot()
     assert [table.is_stale(now) for now in (3, 5, 5.5)] == [False, False, True]
+
+
+class Redirector:
+    """A controller that sends agents elsewhere."""
+
+    def __init__(self, *locations: str) -> None:
+        self.locations = list(locations)
+        self.asked = 0
+
+    def __call__(self, body: bytes) -> ControllerResponse:
+        self.asked += 1
+        location = self.locations.pop(0) if len(self.locations) > 1 else self.locations[0]
+        return ControllerResponse(307, b"", location=location)
+
+
+def test_rows_go_where_the_controller_redirects_and_back_to_it_when_that_fails():
+    shards = {"http://s1:1": Controllers("", "away"), "http://s2:2": Controllers()}
+    home = Redirector("http://s1:1/api/v1/rows", "http://s2:2/api/v1/rows")
+    sending = PushSender(ControllerEndpoint("http://c:1"), HELLO, 1 << 20, home, lambda at: shards[at.url])
+    for number in range(1, 4):
+        sending.add(row(number), KEYS[:3])
+        for _ in range(4):
+            sending.send_batch()
+    assert home.asked == 2
+    assert sorted(shards["http://s1:1"].taken.rows) == [1]
+    assert sorted(shards["http://s2:2"].taken.rows) == [2, 3]
+    assert sending.is_reachable
+
+
+@pytest.mark.parametrize(
+    ("home", "location"),
+    [("https://c", "http://s1"), ("http://c", "ftp://s1"), ("https://c", "https://user@s1"), ("http://c", "")],
+)
+def test_a_redirection_that_would_expose_the_token_is_not_followed(home, location):
+    def connect(at: ControllerEndpoint) -> Controllers:
+        raise AssertionError(at.url)
+
+    post = Redirector(f"{location}/api/v1/rows")
+    sending = PushSender(ControllerEndpoint(home), HELLO, 1 << 20, post, connect)
+    sending.add(row(1), KEYS[:3])
+    assert sending.send_batch() > 0
+    assert len(sending.backlog.rows) == 1
+
+
+def test_redirections_in_a_circle_end():
+    post = Redirector("http://c:1/api/v1/rows")
+    sending = PushSender(ControllerEndpoint("http://c:1"), HELLO, 1 << 20, post, lambda _: post)
+    sending.add(row(1), KEYS[:3])
+    assert [sending.send_batch() for _ in range(4)][:3] == [0.0, 0.0, 0.0]
+    assert post.asked == 4
+    assert not sending.is_reachable

@@ -12,7 +12,7 @@ from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.topology import Topology
 from tests.adapters.controller.fleets import demo
 
-SECONDS = 75.0
+SECONDS = 55.0
 
 
 @dataclass

@@ -1,0 +1,129 @@
+"""Shards as Ray actors: Ray places them, starts them again when they die, and keeps them while the controller is away.
+
+Only this module imports Ray, when the first shard is started.
+"""
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from skewscope.adapters.controller.config import ControllerConfig
+from skewscope.adapters.fleet.fleet_settings import LOCAL, FleetSettings
+from skewscope.adapters.fleet.shard_host import ShardPlan
+from skewscope.adapters.fleet.shard_pool import Heard
+from skewscope.adapters.fleet.shard_report import ShardReport
+from skewscope.adapters.fleet.shard_server import ShardServer
+from skewscope.adapters.formats.topology_text import format_topology
+from skewscope.kb.problems import SkewscopeError
+
+NAMESPACE = "skewscope"
+POLL_S = 0.5
+"""Seconds that a poll waits for the answers of all shards."""
+PARALLEL_CALLS = 4
+"""Calls of one actor at a time: a poll must not wait for another one."""
+
+log = logging.getLogger(__name__)
+
+
+def connect_ray(address: str) -> Any:
+    """Returns the Ray library, connected to a cluster.
+
+    Raises:
+        SkewscopeError: Ray is not installed, or no cluster answers.
+    """
+    try:
+        import ray  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        raise SkewscopeError("A fleet in shards needs Ray: pip install 'skewscope[fleet]'") from None
+    if not ray.is_initialized():
+        # Named in words: without an address Ray would wait for whichever cluster was here last.
+        others: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {}
+        try:
+            ray.init(address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.WARNING, **others)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise SkewscopeError(f"No Ray answers at {address!r}: {error}") from error
+    return ray
+
+
+class RayShards:
+    """The shards of one fleet."""
+
+    def __init__(self, settings: FleetSettings, config: ControllerConfig | None) -> None:
+        """Connects to Ray.
+
+        Args:
+            settings: where Ray is.
+            config: whose tokens and certificates count for rows; None: no rows come over the network.
+
+        Raises:
+            SkewscopeError: Ray cannot be used.
+        """
+        self._ray = connect_ray(settings.ray)
+        self._settings = settings
+        # What the controller alone needs does not travel.
+        self._config = config and replace(config, sources=(), notifiers=(), targets=(), fleet=None)
+        self._prefix = f"{hashlib.sha256(str(settings.state).encode()).hexdigest()[:8]}-"
+        self.actors: dict[str, Any] = {}
+        self._names: dict[str, str] = {}
+        self._pending: dict[str, Any] = {}
+
+    def start(self, plans: Mapping[str, ShardPlan]) -> None:
+        """Runs these shards and no others; those that run with the same plan go on."""
+        wanted = {name: f"{self._prefix}{name}-{_plan_hash(plan, self._config)}" for name, plan in plans.items()}
+        for full in self._ray.util.list_named_actors():
+            if full.startswith(self._prefix) and full not in wanted.values():
+                self._ray.kill(self._ray.get_actor(full, NAMESPACE), no_restart=True)
+        actor = self._ray.remote(ShardServer)
+        self._pending = {}
+        self.actors = {
+            name: actor.options(
+                name=full,
+                namespace=NAMESPACE,
+                lifetime="detached",
+                get_if_exists=True,
+                max_restarts=-1,
+                max_concurrency=PARALLEL_CALLS,
+                num_cpus=self._settings.cpus,
+                scheduling_strategy="SPREAD",
+            ).remote(plans[name], self._config, self._settings.host)
+            for name, full in wanted.items()
+        }
+        self._names = wanted
+
+    def poll(self, heard: Mapping[str, Heard]) -> dict[str, ShardReport]:
+        """Returns the reports of the shards that answer in time; a late answer counts at the next poll."""
+        for name, known in heard.items():
+            if name not in self._pending and name in self.actors:
+                self._pending[name] = self.actors[name].poll.remote(*known)
+        waiting = {ref: name for name, ref in self._pending.items()}
+        if not waiting:
+            return {}
+        done, _ = self._ray.wait(list(waiting), num_returns=len(waiting), timeout=POLL_S)
+        found = {}
+        for ref in done:
+            name = waiting[ref]
+            del self._pending[name]
+            try:
+                found[name] = self._ray.get(ref)
+            except self._ray.exceptions.RayError as error:
+                log.debug("%s: %s", name, error)
+        return found
+
+    def stop(self) -> None:
+        """Ends the shards; their state stays in their journals."""
+        for actor in self.actors.values():
+            self._ray.kill(actor, no_restart=True)
+        self.actors = {}
+
+    def close(self) -> None:
+        """Lets go of the shards, which run on; of a Ray of its own they end."""
+        self._ray.shutdown()
+
+
+def _plan_hash(plan: ShardPlan, config: ControllerConfig | None) -> str:
+    """Returns what tells an actor of this plan from one of another: also tokens, which it checks."""
+    secrets = sorted(f"{token.name} {token.role} {token.secret.text}" for token in config.tokens) if config else []
+    parts = [plan.name, format_topology(plan.topology), str(plan.folder), f"{plan.grace} {plan.snapshot_s}", *secrets]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
