@@ -25,6 +25,17 @@ os.environ.pop("COLUMNS", None)
 root = Path(__file__).resolve().parent.parent
 
 
+def pytest_sessionstart() -> None:
+    """Ends the run where programs are lacking that were promised: tests would be skipped that are wanted."""
+    promised = os.environ.get("SKEWSCOPE_REQUIRE", "").split()
+    if not promised:
+        return
+    from tests.support.target_requirements import list_broken_promises  # noqa: PLC0415 - it loads a good deal
+
+    if broken := list_broken_promises(promised):
+        pytest.exit(f"SKEWSCOPE_REQUIRE: not installed: {'; '.join(broken)}", returncode=4)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Returns more workers than processors, since many tests wait for other processes and for the clock."""
