@@ -1,7 +1,7 @@
 """Which conditions can be diagnosed from the available signals, and which signal would help most. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skewscope.kb.exporter_settings import SignalSource, find_signal_source, load_settings
 from skewscope.kb.model import Catalogue, Condition
@@ -18,6 +18,9 @@ VISIBLE_VERDICTS = ("visible", "relayed", "partial")
 
 MIN_SHARED = 2
 """Signals that only one exporter explains for it to count as present."""
+
+WORK_OF_SIGNALS = {"step": "training", "nccl": "training", "serve": "inference"}
+"""The work of which a signal is, by the first part of its id."""
 
 DPU_READABLE = ("direct", "partial", "proxy")
 """Kinds of access with which a DPU reads a signal itself."""
@@ -50,6 +53,8 @@ class MissingSignal:
     """Conditions that this signal alone would make judged or visible."""
     helps: int
     """Number of conditions whose coverage would improve."""
+    decides: bool = False
+    """Whether it would tell the causes of a symptom apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,21 @@ class FirstAddition:
 
     missing: MissingSignal
     source: SignalSource
+
+
+@dataclass(frozen=True, slots=True)
+class AdditionHints:
+    """What a diagnosis says of the signal to add first."""
+
+    exporters: frozenset[str] = frozenset()
+    """Exporters whose signals are there."""
+    decides: tuple[str, ...] = ()
+    """Signals that would tell the causes of symptoms apart, the most urgent symptom's first."""
+    conditions: frozenset[str] = frozenset()
+    """Conditions that may be present and lack telemetry to be judged."""
+
+
+NO_HINTS = AdditionHints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,24 +222,61 @@ def _with_alternatives(
     yield from (each for each in covered if not each.rule)
 
 
-def choose_first_addition(found: CoverageReport, catalogue: Catalogue, signals: frozenset[str]) -> FirstAddition | None:
-    """Returns the most useful signal of an exporter that is there, else of any; None if nothing helps."""
-    present = present_exporters(catalogue, signals)
-    ways = [(unlock, find_signal_source(catalogue.signals[unlock.signal], present)) for unlock in found.unlocks]
-    known = [FirstAddition(unlock, way) for unlock, way in ways if way is not None and way.setting]
-    near = [each for each in known if each.source.exporter in present]
-    return next(iter(near or known), None)
+def choose_first_addition(
+    found: CoverageReport, catalogue: Catalogue, signals: frozenset[str], hints: AdditionHints = NO_HINTS
+) -> FirstAddition | None:
+    """Returns the most useful signal of an exporter that is there, else of any; None if nothing helps.
+
+    What a diagnosis left open comes first: a signal that would tell the causes of a symptom apart, then one that would
+    help to judge a condition that lacks telemetry.
+
+    Args:
+        found: the coverage by the available signals.
+        catalogue: the catalogue.
+        signals: the available ones.
+        hints: where they are from, and what a diagnosis of them left open.
+    """
+    present = present_exporters(catalogue, signals, hints.exporters)
+    known = {unlock.signal: unlock for unlock in found.unlocks}
+    missing = [name for name in hints.decides if name not in signals and name in catalogue.signals]
+    decisive = [replace(known.get(name, MissingSignal(name, (), 0)), decides=True) for name in missing]
+    fitting = _rank_open(found, _fitting_conditions(catalogue, signals))
+    for unlocks in (decisive, _rank_open(found, hints.conditions), fitting, found.unlocks):
+        ways = [(each, find_signal_source(catalogue.signals[each.signal], present)) for each in unlocks]
+        usable = [FirstAddition(each, way) for each, way in ways if way is not None and way.setting]
+        near = [each for each in usable if each.source.exporter in present]
+        if usable:
+            return (near or usable)[0]
+    return None
 
 
-def present_exporters(catalogue: Catalogue, signals: frozenset[str]) -> frozenset[str]:
+def _fitting_conditions(catalogue: Catalogue, signals: frozenset[str]) -> frozenset[str]:
+    """Returns the conditions of the work that some signals are of; none where they are of both kinds or of neither."""
+    works = {WORK_OF_SIGNALS[start] for name in signals if (start := name.partition(".")[0]) in WORK_OF_SIGNALS}
+    some = (one.id for one in catalogue.conditions.values() if works & {*one.scope})
+    return frozenset(some) if len(works) == 1 else frozenset()
+
+
+def _rank_open(found: CoverageReport, conditions: frozenset[str]) -> tuple[MissingSignal, ...]:
+    """Returns the missing signals that help to judge some conditions, and with how many of them."""
+    covered = [each for each in found.conditions if each.condition in conditions]
+    helps = {each.signal: each for each in _rank_missing_signals(covered, covered)}
+    opens = {each.signal: tuple(sorted(conditions & {*each.opens})) for each in found.unlocks}
+    ranked = (replace(each, opens=opens.get(name, each.opens)) for name, each in helps.items())
+    return tuple(sorted(ranked, key=lambda each: (-len(each.opens), -each.helps, each.signal)))
+
+
+def present_exporters(
+    catalogue: Catalogue, signals: frozenset[str], named: frozenset[str] = frozenset()
+) -> frozenset[str]:
     """Returns exporters that explain most of some signals: repeatedly the one that has most of the rest.
 
-    A single signal makes no exporter: others may deliver it too.
+    A single signal makes no exporter: others may deliver it too. Exporters that are named explain their signals first.
     """
     names = sorted({setting.exporter for setting in load_settings()})
     offers = {name: exported_signals(catalogue, [name]) for name in names}
-    found: set[str] = set()
-    rest = signals
+    found = set(named)
+    rest = signals - exported_signals(catalogue, named)
     while best := max(offers, key=lambda name: (len(offers[name] & rest), name)):
         if len(offers[best] & rest) < MIN_SHARED:
             break

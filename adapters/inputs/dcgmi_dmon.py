@@ -19,6 +19,7 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "dcgmi dmon log"
+EXPORTER = "dcgm"
 PLACED_BY_NAME = True
 HEADER = re.compile(r"^(?P<stamp>.{0,40}?)# ?Entity\s+(?P<names>\S.*)$")
 ROW = re.compile(

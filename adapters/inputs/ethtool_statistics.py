@@ -13,6 +13,7 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "ethtool -S dump"
+EXPORTER = "node_exporter"
 PLACED_BY_NAME, HOST_IN_NAME = True, host_in_name
 COMMAND = re.compile(r"\bethtool (?:-S|--statistics) (?P<device>[\w@.-]{1,40})")
 TITLE = re.compile(r"^[=#* -]{0,8}(?P<device>[a-zA-Z][\w@.-]{1,39})(?::|[=#* -]{1,8})$")

@@ -18,6 +18,7 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "dump of InfiniBand counters"
+EXPORTER = "node_exporter_ib"
 PLACED_BY_NAME, HOST_IN_NAME = True, host_in_name
 SYSFS = re.compile(
     r"(?:/sys/class/infiniband/|^)(?P<device>\w{1,40})/ports/(?P<port>\d{1,3})/"

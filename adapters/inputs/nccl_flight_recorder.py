@@ -37,6 +37,7 @@ FOLDER = True
 OTHERS_LEFT_OUT = True
 """The folder may hold files of other kinds, and folders."""
 LABEL = "NCCL flight recorder dump"
+EXPORTER = "flight_recorder"
 WRITTEN_COUNTS = True
 """When the files were written says something that their content does not."""
 RANK_IN_NAME = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|gz|zst))*$", re.ASCII)

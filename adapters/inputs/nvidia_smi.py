@@ -21,6 +21,7 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "nvidia-smi CSV log"
+EXPORTER = "dcgm"
 PLACED_BY_NAME = True
 MAX_COLUMNS = 1000
 CACHED_CELLS = 1 << 16

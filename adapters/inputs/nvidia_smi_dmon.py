@@ -14,6 +14,7 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "nvidia-smi dmon log"
+EXPORTER = "dcgm"
 PLACED_BY_NAME = True
 HEADER = re.compile(r"^# ?(?P<names>(?:Date\s+)?(?:Time\s+)?gpu\s.*)$")
 EXAMPLE = "`# gpu    pwr  gtemp  ...` and rows such as `    0    631     63`"

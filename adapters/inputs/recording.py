@@ -3,9 +3,10 @@
 The reader of inputs of kind `some-kind` is the function `read` of the module `some_kind` in this folder. The module may
 define `NEEDS` (required labels), `FOLDER` (whether the path is a folder), `OTHERS_LEFT_OUT` (whether that folder may
 hold folders), `READS_IN_PARALLEL` (whether it reads the files of one input in processes of its own) and
-`WRITTEN_COUNTS` (whether their times do). `LABEL` is what messages call the kind, `SET_KIND` the kind of a folder
-with several files of it, `recognise` tells it by a file's first bytes and name, and `scan` or `read_series` lists its
-series for the inference of a topology. `file_origin`, `log_years` and `log_recognition` say which else they look for.
+`WRITTEN_COUNTS` (whether their times do). `LABEL` is what messages call the kind, `EXPORTER` the exporter that delivers
+such signals live, `SET_KIND` the kind of a folder with several files of it; `recognise` tells it by a file's first bytes
+and name, and `scan` or `read_series` lists its series for the inference of a topology. `file_origin`, `log_years` and
+`log_recognition` say which else they look for.
 """
 
 import datetime as dt

@@ -17,6 +17,7 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "SGLang server log"
+EXPORTER = "sglang"
 PLACED_BY_NAME = True
 LOG_MARKS = (b"Decode batch", b"Prefill batch")
 BATCH = re.compile(r"\b(?P<kind>Decode|Prefill) batch(?: \[[^\]]{1,40}\])?[.,] (?P<fields>#.*)")

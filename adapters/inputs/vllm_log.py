@@ -17,6 +17,7 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "vLLM server log"
+EXPORTER = "vllm"
 PLACED_BY_NAME = True
 LOG_MARKS = (b"Avg prompt throughput: ", b"with config: model=")
 YEARLESS = True

@@ -7,6 +7,7 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Catalogue, Condition, Observability, Signal
 from skewscope.kb.problems import InputError
 from skewscope.rules.coverage import (
+    AdditionHints,
     choose_first_addition,
     compute_coverage,
     count_exporter_signals,
@@ -142,6 +143,39 @@ def test_the_signal_to_add_first_comes_from_an_exporter_that_is_there():
         assert (first.missing.signal, first.source.exporter) == (lacking, exporter)
         assert first.source.setting
         assert addition_sentence(first) in to_plain_text(coverage_lines(found, {}, first))
+
+
+def first_addition(signals, **hints):
+    known = catalogue()
+    there = frozenset(signals)
+    found = compute_coverage(load_strict(known).values(), known.conditions.values(), there, symptom_signals(known))
+    return choose_first_addition(found, known, there, AdditionHints(**hints))
+
+
+LOG_OF_A_SERVER = ("serve.running", "serve.waiting", "serve.kv_usage", "serve.gen_throughput", "serve.prefix_hit_rate")
+STEPS = ("step.duration", "step.comm_time", "step.compute_time", "step.wait_time")
+
+
+@pytest.mark.parametrize("exporter", ["vllm", "sglang"])
+def test_the_signal_to_add_first_comes_from_the_exporter_that_the_data_are_of(exporter):
+    assert first_addition(LOG_OF_A_SERVER, exporters=frozenset({exporter})).source.exporter == exporter
+
+
+def test_a_signal_that_tells_the_causes_of_a_symptom_apart_is_the_one_to_add_first():
+    found = first_addition(STEPS, decides=("step.duration", "wire.last_sender_share", "gpu.sm_clock"))
+    assert (found.missing.signal, found.missing.decides) == ("wire.last_sender_share", True)
+    assert addition_sentence(found).endswith("it would tell the causes of a symptom apart.")
+
+
+def test_then_comes_a_signal_with_which_a_condition_that_was_not_judged_would_be():
+    found = first_addition(("nccl.coll_seq", "nccl.op_state"), conditions=frozenset({"fabric-congestion"}))
+    assert (found.missing.signal, found.missing.opens) == ("wire.rtt", ("fabric-congestion",))
+
+
+def test_telemetry_of_training_is_not_told_to_add_what_only_serving_has():
+    known = catalogue()
+    for signals in (STEPS, ("nccl.coll_seq", "nccl.op_state")):
+        assert all("training" in known.conditions[name].scope for name in first_addition(signals).missing.opens)
 
 
 def test_settings_are_of_exporters_of_the_catalogue():

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from skewscope.adapters.mapping.name_mapping import NameMapping
     from skewscope.adapters.runtime.replay import ReplayResult
     from skewscope.adapters.view.builder import ViewHistory
+    from skewscope.rules.coverage import AdditionHints
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 SCHEMES = ("http://", "https://")
@@ -300,7 +301,7 @@ def _print_answer(title: str, draft: "DraftRecording", outcome: "ReplayResult", 
     names = DisplayNames(load_catalogue(), outcome.incidents, topology=outcome.topology)
     notes = [*_assumption_lines(draft, why=why), *_pace_lines(outcome)]
     assumed = [part for each in notes for part in wrap(each, min(columns, 110), 2)]
-    added = [part for each in _addition_lines(outcome) for part in wrap(each, min(columns, 110), 2)]
+    added = [part for each in _addition_lines(draft, outcome) for part in wrap(each, min(columns, 110), 2)]
     report = report_lines(title, outcome, names, columns, why=why)
     print_lines([*assumed, *([()] if assumed else []), *report, *([()] if added else []), *added])
 
@@ -311,7 +312,7 @@ def _pace_lines(outcome: "ReplayResult") -> Iterator[Line]:
         yield line(f"Each {outcome.tick_s:g} s of data are judged at a time; --tick 1 is slower and finer.")
 
 
-def _addition_lines(outcome: "ReplayResult") -> Iterator[Line]:
+def _addition_lines(draft: "DraftRecording", outcome: "ReplayResult") -> Iterator[Line]:
     """Yields the signal that would help most with this data, and how its exporter is told to deliver it."""
     from skewscope.rules.coverage import choose_first_addition, compute_coverage, symptom_signals  # noqa: PLC0415
     from skewscope.rules.loader import load_builtin  # noqa: PLC0415
@@ -320,8 +321,26 @@ def _addition_lines(outcome: "ReplayResult") -> Iterator[Line]:
     known, signals = load_catalogue(), frozenset(outcome.signals)
     rules, _ = load_builtin(known)
     found = compute_coverage(rules.values(), known.conditions.values(), signals, symptom_signals(known))
-    if first := choose_first_addition(found, known, signals):
+    if first := choose_first_addition(found, known, signals, _addition_hints(draft, outcome)):
         yield line(addition_sentence(first))
+
+
+def _addition_hints(draft: "DraftRecording", outcome: "ReplayResult") -> "AdditionHints":
+    """Returns where the data are from, and what their diagnosis left open."""
+    from skewscope.adapters.inputs.recording import find_reader  # noqa: PLC0415
+    from skewscope.rules.coverage import AdditionHints  # noqa: PLC0415
+    from skewscope.tui.render.incident_table import rank_incidents  # noqa: PLC0415
+
+    kinds = {source.kind for source in draft.recording.inputs}
+    exporters = {getattr(find_reader(kind), "EXPORTER", "") for kind in kinds} - {""}
+    roots = [row.incident for row in rank_incidents(outcome.incidents) if not row.depth]
+    # Other conditions that rules judged are listed with what separates them.
+    judged = {other.condition for one in roots for other in one.competing}
+    return AdditionHints(
+        frozenset(exporters),
+        tuple(one.decides for one in roots if one.decides),
+        frozenset(name for one in roots if not one.is_symptom for name in one.candidates) - judged,
+    )
 
 
 def _skipped_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:

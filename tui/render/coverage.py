@@ -72,6 +72,7 @@ def addition_sentence(first: FirstAddition) -> str:
     missing, source = first.missing, first.source
     opens = f"enables {_format_conditions(missing.opens)}"
     gain = opens if missing.opens else f"helps with {format_count(missing.helps, 'condition')}"
+    gain = "would tell the causes of a symptom apart" if missing.decides else gain
     return f"Add first: {missing.signal}, which is {source.metric} ({source.setting}); it {gain}."
 
 

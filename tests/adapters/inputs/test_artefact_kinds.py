@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from skewscope.adapters.inputs.recording import input_readers
+from skewscope.kb.exporter_settings import load_settings
 from skewscope.kb.problems import InputError
 from tests.support.artefacts import ARTEFACTS
 
@@ -27,6 +28,11 @@ def test_a_file_is_recognised_as_its_kind_and_as_no_other(kind):
     head = ARTEFACTS[kind].encode()
     found = [k for k, reader in input_readers().items() if hasattr(reader, "recognise") and reader.recognise(head, "f")]
     assert found == [kind]
+
+
+def test_readers_name_exporters_whose_settings_are_known():
+    named = {getattr(reader, "EXPORTER", "") for reader in input_readers().values()} - {""}
+    assert {"vllm", "sglang", "dcgm"} <= named <= {setting.exporter for setting in load_settings()}
 
 
 @EVERY
