@@ -51,7 +51,7 @@ class ReplayResult:
     topology: Topology
     warnings: tuple[str, ...]
     unmapped: Mapping[str, int]
-    """Number of unmapped samples, by metric and reason."""
+    """Number of unmapped series, by metric and reason."""
     duration_s: float
     """Seconds of data."""
     samples: int

@@ -139,7 +139,7 @@ def fleet_summary(topology: Topology) -> str:
 
 
 def missing_lines(outcome: "ReplayResult", columns: int, *, why: bool = False) -> list[Line]:
-    """Returns missing data and unusable samples, one line a source; `why` adds names of samples and the sources."""
+    """Returns missing data and unusable series, one line a source; `why` adds their names and the sources."""
     last = outcome.snapshots[-1] if outcome.snapshots else None
     unused = unused_sentences(outcome.unmapped) if why else unused_summary(outcome.unmapped)
     sentences = [
@@ -168,26 +168,26 @@ def missing_data_lines(sentences: Iterable[str], found: Sequence["SourceState"],
 
 
 def unused_sentences(unmapped: Mapping[str, int]) -> list[str]:
-    """Returns a sentence for each reason why samples were not used."""
+    """Returns a sentence for each reason why series were not used."""
     reasons: dict[str, list[str]] = {}
     for key in sorted(unmapped):
         metric, _, reason = key.partition(": ")
         reasons.setdefault(reason, []).append(metric)
     out = []
     for reason, metrics in sorted(reasons.items()):
-        samples = units.format_count(sum(unmapped[f"{metric}: {reason}"] for metric in metrics), "sample")
-        out.append(f"{samples} could not be used ({reason}): {join_names(metrics, 5)}")
+        count = sum(unmapped[f"{metric}: {reason}"] for metric in metrics)
+        out.append(f"{count:,} series could not be used ({reason}): {join_names(metrics, 5)}")
     return out
 
 
 def unused_summary(unmapped: Mapping[str, int]) -> list[str]:
-    """Returns a sentence for each label that would decide, and one on all other samples that were not used."""
+    """Returns a sentence for each label that would decide, and one on all other series that were not used."""
     undecided = {key: count for key, count in unmapped.items() if key.endswith(DECIDES)}
     reasons = sorted({key.partition(": ")[2] for key in undecided})
     unmapped = {key: count for key, count in unmapped.items() if key not in undecided}
     metrics = {key.partition(": ")[0] for key in unmapped}
-    samples, names = units.format_count(sum(unmapped.values()), "sample"), units.format_count(len(metrics), "metric")
-    other = [f"{samples} of {names} could not be used"] if metrics else []
+    names = units.format_count(len(metrics), "metric")
+    other = [f"{sum(unmapped.values()):,} series of {names} could not be used"] if metrics else []
     return [*(f"{reason[0].upper()}{reason[1:]}" for reason in reasons), *other]
 
 
