@@ -24,6 +24,7 @@ MAX_OVERVIEW_BYTES = 64 << 20
 OVERVIEW_TIMEOUT = 5.0
 """Least seconds for a response with all entities."""
 MAX_TOKEN = 4096
+DEFAULT_URL = "http://127.0.0.1:8470"
 MAX_CACHED = 100_000
 """Limit on cached answers."""
 
@@ -76,9 +77,14 @@ class HealthOverview:
 
 @dataclass
 class Health:
-    """Client of one controller; thread-safe."""
+    """Client of one controller; thread-safe.
 
-    url: str = "http://127.0.0.1:8470"
+    Raises:
+        ValueError: the address is none, or there is a token without an address.
+    """
+
+    url: str = ""
+    """Address of the controller; '' for the one at its usual port on this host, to which no token is sent."""
     token: str = field(default="", repr=False)
     timeout: float = 0.5
     """Seconds for an answer, from connecting to the last byte."""
@@ -92,6 +98,9 @@ class Health:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
+        if self.token and not self.url:
+            raise ValueError("a token without an address: it is sent only to an address that is named with it")
+        self.url = self.url or DEFAULT_URL
         split = urlsplit(self.url)
         if split.scheme not in ("http", "https") or not split.hostname:
             raise ValueError(f"{self.url!r} is not the address of a controller; write http://HOST:PORT")
@@ -111,7 +120,7 @@ class Health:
                 token = opened.read(MAX_TOKEN).strip()
         if token and not url:
             raise ValueError("a token without SKEWSCOPE_URL: it is sent only to an address named with it")
-        return cls(url or "http://127.0.0.1:8470", token, ca_file=os.environ.get("SSL_CERT_FILE", ""), **more)
+        return cls(url, token, ca_file=os.environ.get("SSL_CERT_FILE", ""), **more)
 
     def query(self, kind: str, name: str) -> HealthAnswer:
         """Returns the health of a `node`, `group` or `replica`; never raises."""

@@ -2,9 +2,10 @@
 
 `python -m bench.hostile_agents [SECONDS] [HOSTILE]` starts a controller in which each node has a token. Twenty agents
 push a row of 200 values once a second (`SOUND=990` for a thousand in all, with 20 values each); after a third of the
-time, HOSTILE others (10 by default) push as fast as they can, each in one of five ways: rows without values, one
-announcement again and again, JSON that is no series, ever new starts with ever new series, bodies that cannot be
-unpacked. With 0 for HOSTILE it measures the same without them.
+time, HOSTILE others (10 by default) push as fast as they can, each in one of six ways: rows without values, one
+announcement again and again, JSON that is no series and just below the bounds of parts, ever new starts with ever new
+series, bodies that cannot be unpacked, series of another node by which it would be diagnosed. With 0 for HOSTILE it
+measures the same without them.
 """
 
 import asyncio
@@ -26,7 +27,15 @@ import numpy as np
 import zstandard
 
 from bench.test_bench_controller import memory, metric, topology, used
-from skewscope.adapters.formats.row_protocol import CONTENT_TYPE, ROWS_PATH, HelloFrame, RowFrame, SeriesFrame, encode
+from skewscope.adapters.formats.row_protocol import (
+    CONTENT_TYPE,
+    MAX_SIGNS,
+    ROWS_PATH,
+    HelloFrame,
+    RowFrame,
+    SeriesFrame,
+    encode,
+)
 from skewscope.engine.ingest.feed import SeriesKey
 
 SOUND = int(os.environ.get("SOUND", "20"))
@@ -69,7 +78,8 @@ def announcements(node: str) -> Bodies:
 
 
 def nonsense(node: str) -> Bodies:
-    series_of_nothing = b'{"table":0,"first":0,"series":[' + b"[]," * 5_000_000 + b"[]]}"
+    parts = b"[]," * (MAX_SIGNS[b"["] - 3) + b'"a",' * (MAX_SIGNS[b'"'] // 2 - 20)
+    series_of_nothing = b'{"table":0,"first":0,"series":[' + parts[: 3 * MAX_SIGNS[b","]] + b"[]]}"
     body = pack(unpacked(HelloFrame(node, "b", "1")) + HEAD.pack(SERIES, len(series_of_nothing)) + series_of_nothing)
     while True:
         yield body
@@ -88,7 +98,25 @@ def broken_bodies(_node: str) -> Bodies:
         yield body
 
 
-WAYS: tuple[Callable[[str], Bodies], ...] = (rows_without_values, announcements, nonsense, new_starts, broken_bodies)
+def indictments(node: str) -> Bodies:
+    """Says of another node what a member shows for which all others wait."""
+    late = {"wire.onset_lag": 0.02, "wire.onset_lag_p95": 0.025, "wire.last_sender_share": 0.95}
+    said = {SeriesKey(name, "rank", f"g0:n{n}"): value * (n == 3) for name, value in late.items() for n in range(8)}
+    said |= {SeriesKey("wire.round_period", "group", "g0"): 0.04, SeriesKey("wire.round_rate", "group", "g0"): 25.0}
+    values = np.array(list(said.values()))
+    for n in itertools.count():
+        hello, told = HelloFrame(node, "b", "1"), SeriesFrame(0, 0, tuple(said))
+        yield encode([hello, told, RowFrame(n, time.time(), 0, values)])
+
+
+WAYS: tuple[Callable[[str], Bodies], ...] = (
+    rows_without_values,
+    announcements,
+    nonsense,
+    new_starts,
+    broken_bodies,
+    indictments,
+)
 
 
 async def post(reader, writer, node: str, body: bytes) -> int:
@@ -234,6 +262,10 @@ async def measure(folder: Path, pid: int, seconds: float, hostile: int) -> None:
     print(f"memory at most {memory(pid, 'VmHWM'):.0f} MiB")
     sources = json.loads((await ask(port, "/api/v1/sources")).partition("\r\n\r\n")[2])["sources"]
     print("the controller says:", *[one["trouble"] for one in sources])
+    told = json.loads((await ask(port, "/api/v1/incidents")).partition("\r\n\r\n")[2])["incidents"]
+    sound = [one["entity"]["name"] for one in told if one["entity"]["name"] in {f"n{n}" for n in range(SOUND)}]
+    refused = sum(float(line.split()[-1]) for line in after.splitlines() if "foreign_series_total{" in line)
+    print(f"incidents of sound nodes {len(sound)}, series of others that were refused {refused:.0f}")
 
 
 def main(seconds: float, hostile: int) -> None:

@@ -2,7 +2,8 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -36,14 +37,14 @@ SILENT_AFTER = 10.0
 """Seconds without a row after which an agent counts as silent."""
 MAX_NAMED = 3
 """Nodes that a problem names."""
-MAX_TEXTS = 4_000_000
-"""Maximum number of interned texts."""
 VALUE_BYTES = 8
 FRAME_COST, SERIES_COST = 32, 2
 """Values that a frame and an announced series count for, besides its bytes."""
 BROKEN_COST = 16_384
 """Values that a body counts for that cannot be unpacked."""
 WORK_RATE, WORK_BURST = float(MAX_COLUMNS), 16.0 * MAX_COLUMNS
+SECOND_COST = 20.0 * MAX_COLUMNS
+"""Values that a second of a processor counts for, whatever it was spent on: a sender may use a twentieth of one."""
 """Values a second that one sender may send in the long run, and at once after a pause. An agent with all its series
 sends a tenth of that; after an hour without a controller it sends the rest at this rate."""
 ANNOUNCE_RATE = MAX_COLUMNS / 3600.0
@@ -53,8 +54,11 @@ BOOT_TIMEOUT = 600.0
 """Seconds after which the boot before the present one is forgotten: no row of it is in transit any more."""
 NAMED_FOR = 60.0
 """Seconds for which a problem names a sender that was refused."""
+FOREIGN_NAMED_FOR = 600.0
+"""The same of one that announced series of others: that is done once."""
 NODE_KINDS = ("node",)
 PART_KINDS = ("port", "gpu")
+GROUP_KINDS = ("rank", "group", "replica")
 
 
 class UnknownTablesError(Exception):
@@ -107,6 +111,8 @@ class AgentBoot:
 
     tables: dict[int, AgentTable] = field(default_factory=dict)
     columns: int = 0
+    texts: dict[str, str] = field(default_factory=dict)
+    """Its names, each kept once: an agent repeats them hundreds of times."""
     last_sequence: int = -1
     """The highest received sequence number."""
     last_seen: float = 0.0
@@ -124,6 +130,8 @@ class AgentState:
     repeated_rows: int = 0
     foreign_series: int = 0
     """Announced series of other entities, which are ignored."""
+    foreign_at: float = -math.inf
+    """Time of the last one."""
     refused_bodies: int = 0
     """Bodies refused because it sent more than its share."""
     refused_at: float = -math.inf
@@ -150,7 +158,10 @@ class AgentReceiver:
     agents: dict[str, AgentState] = field(default_factory=dict)
     wanted_signals: frozenset[str] | None = None
     """Signals that are read; None for all, as when everything is recorded."""
-    _texts: dict[str, str] = field(default_factory=dict)
+    speakers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By group: nodes that may say something of the group and its members, besides its front end."""
+    cpu_time: Callable[[], float] = time.thread_time
+    """Seconds that the thread has used of a processor."""
     _shares: dict[str, WorkAllowance] = field(default_factory=dict)
     """Allowance of each node."""
     _lock: Lock = field(default_factory=Lock)
@@ -174,18 +185,26 @@ class AgentReceiver:
         """
         if allowed is not None:
             self._check_share(allowed)
+        begun, sender = self.cpu_time(), allowed
         try:
-            unpacked = unpack(body)
+            frames = self._read_frames(self._unpack(body, allowed), allowed)
+            hello = next(frames)
+            assert isinstance(hello, HelloFrame)
+            sender = hello.node
+            found = list(frames)
+            with self._lock:
+                return self._take(hello, found, bound=allowed is not None)
+        finally:
+            if sender is not None:
+                self._share_of(sender).use(SECOND_COST * (self.cpu_time() - begun))
+
+    def _unpack(self, body: bytes, allowed: str | None) -> bytes:
+        try:
+            return unpack(body)
         except BadRowsError:
             if allowed is not None:
                 self._share_of(allowed).use(BROKEN_COST)
             raise
-        frames = self._read_frames(unpacked, allowed)
-        hello = next(frames)
-        assert isinstance(hello, HelloFrame)
-        found = list(frames)
-        with self._lock:
-            return self._take(hello, found, bound=allowed is not None)
 
     def _read_frames(self, unpacked: bytes, allowed: str | None) -> Iterator[WireFrame]:
         """Yields the frames of a body; what is read counts, whether or not the body is valid."""
@@ -234,7 +253,7 @@ class AgentReceiver:
             for agent in self.agents.values():
                 agent.announcements.used = 0.0
                 for boot in agent.boots.values():
-                    boot.tables, boot.columns = {}, 0
+                    boot.tables, boot.columns, boot.texts = {}, 0, {}
 
     def _share_of(self, node: str) -> WorkAllowance:
         return self._shares.setdefault(node, WorkAllowance(WORK_RATE, WORK_BURST))
@@ -290,21 +309,16 @@ class AgentReceiver:
         fresh = 0
         for number, key in enumerate(new, known):
             own = not bound or self._belongs_to(key, agent.node)
-            agent.foreign_series += not own
+            if not own:
+                agent.foreign_series, agent.foreign_at = agent.foreign_series + 1, self.clock.now()
             kept = own and (self.wanted_signals is None or key.signal in self.wanted_signals)
             # An agent that starts again and again announces what it did before.
             fresh += kept and all(number >= len(keys) or keys[number] != key for keys in earlier)
-            table.keys.append(self._intern(key) if kept else DISCARDED_SERIES)
+            table.keys.append(_intern(key, boot.texts) if kept else DISCARDED_SERIES)
         agent.announcements.use(fresh)
 
-    def _intern(self, key: SeriesKey) -> SeriesKey:
-        """Returns an equal key with interned texts: a fleet repeats them thousands of times."""
-        keep = self._texts.setdefault if len(self._texts) < MAX_TEXTS else self._texts.get
-        entity = keep(key.entity, key.entity)
-        return SeriesKey(sys.intern(key.signal), sys.intern(key.kind), entity, keep(key.selector, key.selector))
-
     def _belongs_to(self, key: SeriesKey, node: str) -> bool:
-        """Returns whether a node's own agent can observe a series."""
+        """Returns whether a node's own agent may say something of the entity of a series."""
         entity = key.entity.split(">", maxsplit=1)[0]
         if key.kind in NODE_KINDS:
             return entity == node
@@ -312,15 +326,19 @@ class AgentReceiver:
             return entity.split("/", maxsplit=1)[0] == node
         if key.kind == "link":
             return any(end.split("/", maxsplit=1)[0] == node for end in entity.split("--"))
+        return key.kind in GROUP_KINDS and self._speaks_for(node, entity, is_member=key.kind == "rank")
+
+    def _speaks_for(self, node: str, entity: str, *, is_member: bool) -> bool:
+        """Returns whether a node may say something of a group, or of a member `group:member`."""
         name, _, member = entity.partition(":")
         group = self.topology.group.get(name)
         if group is None:
             return False
-        if key.kind == "rank":
-            return self.topology.node_of.get(member) == node
-        # Of a group as a whole, only the node of its front end or of its first rank knows more than its own part.
-        speakers = {group.front_end, self.topology.node_of[group.members[0]]}
-        return key.kind in ("group", "replica") and node in speakers
+        if is_member and self.topology.node_of.get(member) == node:
+            return True
+        # The front end sees all requests of a replica. Any other node sees its own part of a group only.
+        front = self.topology.node_of.get(group.front_end, group.front_end)
+        return node in self.speakers.get(name, ()) or (node == front and not is_member)
 
     def _store_rows(self, agent: AgentState, boot: AgentBoot, rows: list[RowFrame]) -> None:
         tables = boot.tables
@@ -336,6 +354,11 @@ class AgentReceiver:
             agent.update_offset(row.time, agent.last_seen)
             self.sink.put(SourceBatch(tables[row.table], None, row.time, row.values))
 
+    def count_foreign(self) -> dict[str, int]:
+        """Returns how many series of others each node has announced that did so lately."""
+        now, agents = self.clock.now(), list(self.agents.values())
+        return {one.node: one.foreign_series for one in agents if abs(now - one.foreign_at) <= FOREIGN_NAMED_FOR}
+
     def trouble(self) -> str:
         """Returns a problem with agents in words; '' for none."""
         now, agents = self.clock.now(), list(self.agents.values())
@@ -345,11 +368,17 @@ class AgentReceiver:
             abs(agent.clock_offset) > MAX_CLOCK_OFFSET for agent in agents if abs(now - agent.last_seen) <= SILENT_AFTER
         )
         text = [f"{silent} of {len(agents)} agents are silent"] if silent else []
-        foreign = sorted(agent.node for agent in agents if agent.foreign_series)
+        foreign = sorted(self.count_foreign())
         refused = sorted(agent.node for agent in agents if abs(now - agent.refused_at) <= NAMED_FOR)
         text += [f"{_name_some(foreign)} sent series of others, which were refused"] if foreign else []
         text += [f"{_name_some(refused)} sent more than its share"] if refused else []
         return ", ".join([*text, f"the clocks of {off} are off by more than {MAX_CLOCK_OFFSET:g} s"] if off else text)
+
+
+def _intern(key: SeriesKey, texts: dict[str, str]) -> SeriesKey:
+    """Returns an equal key whose texts are kept once."""
+    entity, selector = (texts.setdefault(text, text) for text in (key.entity, key.selector))
+    return SeriesKey(sys.intern(key.signal), sys.intern(key.kind), entity, selector)
 
 
 def _name_some(nodes: Sequence[str]) -> str:
@@ -372,6 +401,8 @@ class AgentSource:
         self.receiver.sink = sink
         while True:
             sink.trouble = self.receiver.trouble()
+            foreign = self.receiver.count_foreign()
+            sink.unmapped = {("", f"{node} sent them of others, which is refused"): n for node, n in foreign.items()}
             await self.clock.sleep(CHECK_PERIOD)
 
 

@@ -127,6 +127,8 @@ class ControllerConfig:
     actions: ActionSettings = field(default_factory=ActionSettings)
     fleet: FleetSettings | None = None
     """Shards of a fleet beyond one process; None: this process judges all nodes."""
+    speakers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By group: nodes whose agents may say something of the group and its members."""
 
 
 OPTIONAL_FIELDS = (
@@ -190,6 +192,7 @@ def read(path: Path) -> ControllerConfig:
         targets,
         read_actions(fields, cluster, [one.name for one in targets]),
         read_fleet(fields, folder),
+        _parse_speakers(fields, cluster),
     )
     if not (listen.is_loopback or listen.unprotected):
         _check_exposure(fields, config)
@@ -419,7 +422,7 @@ def _parse_tokens(fields: FieldReader, folder: Path) -> Iterator[tuple[FieldPath
 
 def _parse_agent_tokens(fields: FieldReader, folder: Path, cluster: Topology) -> Iterator[tuple[FieldPath, ApiToken]]:
     if fields.value_at(("agents",)) is not None:
-        fields.check_keys(("agents",), (), ("tokens",))
+        fields.check_keys(("agents",), (), ("tokens", "speakers"))
     for at in fields.item_paths(("agents", "tokens"), MAX_TOKENS):
         if not fields.check_keys(at, ("node",), ("token", "file")):
             continue
@@ -429,6 +432,24 @@ def _parse_agent_tokens(fields: FieldReader, folder: Path, cluster: Topology) ->
             fields.add_problem((*at, "node"), f"an unknown node {node!r}", "a node of the topology, or '*'", hint)
         if (found := read_secret(fields, at, folder)) is not None:
             yield at, ApiToken(node, "agent", found)
+
+
+def _parse_speakers(fields: FieldReader, cluster: Topology) -> Mapping[str, frozenset[str]]:
+    """Returns, by group, the nodes that may speak for it."""
+    found: dict[str, frozenset[str]] = {}
+    for at in fields.item_paths(("agents", "speakers"), MAX_TOKENS):
+        if not fields.check_keys(at, ("group", "node"), ()):
+            continue
+        names = []
+        for kind, known in (("group", cluster.group), ("node", cluster.node)):
+            name = fields.text((*at, kind))
+            if name and cluster.nodes and name not in known:
+                hint = fields.suggest_name(name, known)
+                fields.add_problem((*at, kind), f"an unknown {kind} {name!r}", f"a {kind} of the topology", hint)
+            names.append(name)
+        group, node = names
+        found[group] = found.get(group, frozenset()) | {node}
+    return found
 
 
 def _parse_anonymous(fields: FieldReader, tokens: tuple[ApiToken, ...]) -> str:

@@ -93,7 +93,7 @@ class Controller:
 
     def __post_init__(self) -> None:
         self.supervisor = SourceSupervisor(self.clock)
-        self.receiver = AgentReceiver(self.config.topology, self.clock)
+        self.receiver = AgentReceiver(self.config.topology, self.clock, speakers=self.config.speakers)
         reader = StoreReader(self.config.store, lambda: self.is_store_pending)
         self.dispatcher = Dispatcher(self.clock, reader.notifications, self._record_delivery)
         self.election = LeaderElection(
@@ -258,6 +258,9 @@ class Controller:
         self.config = replace(config, **{what: getattr(before, what) for what in payload})
         if (before.targets, before.actions, before.topology) != (config.targets, config.actions, config.topology):
             await self._restart_actions()
+        if before.speakers != config.speakers:
+            self.receiver.speakers = config.speakers
+            self.receiver.request_announcements()
         if before.topology != config.topology:
             self.receiver.topology = config.topology
             self.receiver.request_announcements()

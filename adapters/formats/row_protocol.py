@@ -37,9 +37,12 @@ MAX_COLUMNS = 1 << 16
 MAX_TABLES = 256
 MAX_FRAMES = 1 << 13
 """Limit on the frames of a body: more than an agent's largest batch holds, however short its rows are."""
-MAX_SIGNS = 32 * MAX_COLUMNS
-"""Limit on the quotes, commas and brackets of a JSON frame: more than the largest announcement has. Checked before it
-is parsed, since what has many small parts takes a hundred times its size in memory."""
+MAX_SIGNS = {b'"': 12 * MAX_COLUMNS, b",": 12 * MAX_COLUMNS, b"[": 2 * MAX_COLUMNS, b"{": MAX_COLUMNS}
+"""Limits on signs in all JSON frames of a body: somewhat more than the largest announcement has, names with such signs
+included. Checked before they are parsed: many small parts take a hundred times their size in memory, and a processor
+that nothing else gets meanwhile."""
+MAX_HELLO_BYTES = 1 << 14
+"""Limit on a hello: three names, each character escaped."""
 MAX_TEXT = 512
 """Limit on the characters of a name."""
 HELLO, SERIES, ROW = range(3)
@@ -119,7 +122,7 @@ def decode_frames(unpacked: bytes) -> Iterator[WireFrame]:
         BadRowsError: the body does not follow the protocol, or exceeds its limits.
     """
     rest = memoryview(unpacked)
-    first = True
+    first, signs = True, dict.fromkeys(MAX_SIGNS, 0)
     frames = series = 0
     while rest or first:
         frames += 1
@@ -134,7 +137,7 @@ def decode_frames(unpacked: bytes) -> Iterator[WireFrame]:
         if first != (kind == HELLO):
             raise BadRowsError("a body begins with one hello")
         first = False
-        frame = _decode_frame(kind, payload)
+        frame = _decode_row(payload) if kind == ROW else _decode_json(kind, payload, signs)
         series += len(frame.series) if isinstance(frame, SeriesFrame) else 0
         if series > MAX_COLUMNS:
             raise BadRowsError(f"more than {MAX_COLUMNS} series in one body")
@@ -165,14 +168,17 @@ def unpack(body: bytes) -> bytes:
     return found
 
 
-def _decode_frame(kind: int, payload: memoryview) -> WireFrame:
-    if kind == ROW:
-        return _decode_row(payload)
+def _decode_json(kind: int, payload: memoryview, signs: dict[bytes, int]) -> HelloFrame | SeriesFrame:
+    """Returns a hello or an announcement; `signs` counts those of all frames of the body."""
     if kind not in (HELLO, SERIES):
         raise BadRowsError(f"a frame of kind {kind}")
+    if kind == HELLO and len(payload) > MAX_HELLO_BYTES:
+        raise BadRowsError(f"a hello of {len(payload)} bytes, more than {MAX_HELLO_BYTES}")
     text = bytes(payload)
-    if sum(map(text.count, (b'"', b",", b"[", b"{"))) > MAX_SIGNS:
-        raise BadRowsError(f"a JSON frame of more than {MAX_SIGNS} parts")
+    for sign, most in MAX_SIGNS.items():
+        signs[sign] += text.count(sign)
+        if signs[sign] > most:
+            raise BadRowsError(f"JSON frames with more than {most} times {sign.decode()}")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):

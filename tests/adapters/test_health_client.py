@@ -115,6 +115,12 @@ def test_an_address_that_is_none_is_told_at_once():
         Health("n0:8470")
 
 
+def test_a_token_needs_an_address_and_without_one_the_usual_address_is_asked():
+    with pytest.raises(ValueError, match="a token without an address"):
+        Health(token="secret")
+    assert Health().url == "http://127.0.0.1:8470"
+
+
 def test_the_standard_library_is_enough():
     script = "import sys\nfrom skewscope.adapters import Health\nprint(*{n.split('.')[0] for n in sys.modules})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)

@@ -1,6 +1,8 @@
 """Rows of agents: taken once, only of who may tell them, only of what was announced."""
 
+import asyncio
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 
 from skewscope.adapters.controller.agent_receiver import (
     DISCARDED_SERIES,
+    FOREIGN_NAMED_FOR,
     AgentReceiver,
+    AgentSource,
     ForeignNodeError,
     ReceiverBusyError,
     UnknownTablesError,
@@ -17,10 +21,11 @@ from skewscope.adapters.controller.agent_receiver import (
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.formats.row_protocol import BadRowsError, HelloFrame, RowFrame, SeriesFrame, encode
-from skewscope.adapters.sources.common.base import BATCH_COST
+from skewscope.adapters.sources.common.base import BATCH_COST, BatchSink
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.topology import Group, Node, Port, Topology
-from tests.adapters.controller.clocks import FakeClock
+from tests.adapters.controller.clocks import FakeClock, settled
+from tests.adapters.controller.fleets import working
 
 TOPOLOGY = Topology(
     tuple(Node(name, ports=(Port(name, "ew", "east-west", 1e9),), gpus=1) for name in ("n0", "n1")),
@@ -30,8 +35,8 @@ KEYS = (SeriesKey("host.load", "node", "n0"), SeriesKey("port.tx_bytes", "port",
 TOLD = SeriesFrame(0, 0, KEYS)
 
 
-def receiver() -> AgentReceiver:
-    return AgentReceiver(TOPOLOGY, FakeClock())
+def receiver(**more) -> AgentReceiver:
+    return AgentReceiver(TOPOLOGY, FakeClock(), **{"cpu_time": lambda: 0.0, **more})
 
 
 def body(*frames, node="n0", boot="b"):
@@ -96,10 +101,108 @@ def test_an_agent_speaks_for_its_own_node_only():
         *(SeriesKey("a", "node", "n1"), SeriesKey("a", "port", "n1/ew"), SeriesKey("a", "peer", "n1/ew>n0/ew")),
         *(SeriesKey("a", "group", "h"), SeriesKey("a", "pool", "g"), SeriesKey("a", "fleet", "all")),
     )
-    own = (*KEYS, SeriesKey("a", "peer", "n0/ew>n1/ew"), SeriesKey("a", "group", "g"), SeriesKey("a", "rank", "g:n0"))
-    found.receive(body(SeriesFrame(0, 0, (*own, *theirs))), allowed="n0")
-    assert found.agents["n0"].boots["b"].tables[0].keys == [*own, *[DISCARDED_SERIES] * len(theirs)]
-    assert found.agents["n0"].foreign_series == len(theirs)
+    own = (*KEYS, SeriesKey("a", "peer", "n0/ew>n1/ew"), SeriesKey("a", "rank", "g:n0"))
+    found.receive(body(SeriesFrame(0, 0, (*own, *theirs, SeriesKey("a", "group", "g")))), allowed="n0")
+    assert found.agents["n0"].boots["b"].tables[0].keys == [*own, *[DISCARDED_SERIES] * (len(theirs) + 1)]
+    assert found.agents["n0"].foreign_series == len(theirs) + 1
+
+
+def test_of_a_group_and_its_other_members_only_its_front_end_or_an_appointed_node_speaks():
+    """The first member is no more than a member: what it says of others could indict them."""
+    groups = (
+        Group("job", "data-parallel", ("n0", "n1")),
+        Group("replica", "tensor-parallel", ("n0", "n1"), front_end="n1"),
+    )
+    told = tuple(
+        SeriesKey("a", kind, name)
+        for kind, name in (
+            *(("group", "job"), ("rank", "job:n0"), ("rank", "job:n1"), ("replica", "replica")),
+            *(("rank", "replica:n0"), ("rank", "replica:n1"), ("group", "none"), ("rank", "none:n0")),
+        )
+    )
+    for node, speakers, kept in (
+        ("n0", {}, {"job:n0", "replica:n0"}),
+        ("n1", {}, {"job:n1", "replica", "replica:n1"}),
+        ("n0", {"job": frozenset({"n0"})}, {"job", "job:n0", "job:n1", "replica:n0"}),
+    ):
+        found = receiver(speakers=speakers)
+        found.topology = Topology(TOPOLOGY.nodes, groups)
+        found.receive(body(SeriesFrame(0, 0, told), node=node), allowed=node)
+        keys = found.agents[node].boots["b"].tables[0].keys
+        assert {key.entity for key in keys if key is not DISCARDED_SERIES} == kept
+
+
+LATE = {"wire.onset_lag": 0.02, "wire.onset_lag_p95": 0.025, "wire.last_sender_share": 0.95}
+"""What a member shows for which the others wait."""
+
+
+@pytest.mark.parametrize(("allowed", "told"), [("n0", []), (None, [("tp-straggler", "n3")])])
+def test_one_node_indicts_no_other(tmp_path, allowed, told):
+    """Who may report for every node would be believed."""
+    nodes = tuple(Node(f"n{n}", ports=(Port(f"n{n}", "ew", "east-west", 25e9),)) for n in range(8))
+    topology = Topology(nodes, (Group("tp0", "tensor-parallel", tuple(one.name for one in nodes)),))
+    said = {SeriesKey("wire.round_period", "group", "tp0"): 0.04, SeriesKey("wire.round_rate", "group", "tp0"): 25.0}
+    for node in nodes:
+        rank = {name: value if node.name == "n3" else 0.0005 for name, value in LATE.items()}
+        said |= {SeriesKey(name, "rank", f"tp0:{node.name}"): value for name, value in rank.items()}
+    found = receiver()
+    found.topology = topology
+    with working(tmp_path, SimpleNamespace(topology=topology, path=tmp_path)) as work:
+        for second in range(40):
+            found.clock.t += 1.0
+            sent = RowFrame(second, found.clock.t, 0, np.array(list(said.values())))
+            found.receive(body(SeriesFrame(0, 0, tuple(said)), sent), allowed)
+            known = work.step(found.clock.t, {"agents": found.sink.take()})
+    assert [(one.condition, one.name) for one in known.snapshot.incidents] == told
+    assert all(one.confidence > 0.9 for one in known.snapshot.incidents)
+    assert found.agents["n0"].foreign_series == (23 if allowed else 0)
+
+
+def test_who_sent_series_of_others_is_named_with_their_number_for_a_while():
+    found = receiver()
+    found.receive(body(SeriesFrame(0, 0, (SeriesKey("a", "node", "n1"), SeriesKey("b", "node", "n1")))), allowed="n0")
+    assert found.count_foreign() == {"n0": 2}
+    assert found.trouble() == "n0 sent series of others, which were refused"
+    found.clock.t += FOREIGN_NAMED_FOR + 1.0
+    assert found.count_foreign() == {}
+    assert "of others" not in found.trouble()
+    assert found.agents["n0"].foreign_series == 2, "the counter never falls"
+
+
+def test_the_state_of_sources_counts_series_of_others_by_sender():
+    async def play() -> dict[str, int]:
+        found = receiver()
+        found.receive(body(SeriesFrame(0, 0, (SeriesKey("a", "node", "n1"),))), allowed="n0")
+        sink = BatchSink(found.clock)
+        running = asyncio.create_task(AgentSource(found, found.clock).run(sink))
+        await settled()
+        running.cancel()
+        return sink.count_by_reason()
+
+    assert asyncio.run(play()) == {"n0 sent them of others, which is refused": 1}
+
+
+def test_names_are_kept_for_as_long_as_the_start_that_sent_them():
+    found = receiver()
+    for boot in range(20):
+        found.clock.t += 600.0
+        names = tuple(SeriesKey("host.load1", "node", "n0", f"{boot}-{n}") for n in range(100))
+        found.receive(body(SeriesFrame(0, 0, names), boot=f"b{boot}"))
+    assert sum(len(boot.texts) for boot in found.agents["n0"].boots.values()) <= 202
+
+
+def test_the_processor_that_a_body_takes_counts_whatever_it_holds():
+    seconds = iter(range(100))
+    found = receiver(cpu_time=lambda: 0.5 * next(seconds))
+    found.receive(body(TOLD), allowed="n0")
+
+    def flood() -> None:
+        for _ in range(3):
+            found.receive(body(row(1, 1)), allowed="n0")
+
+    with pytest.raises(ReceiverBusyError) as error:
+        flood()
+    assert error.value.wait > 1.0
 
 
 def test_when_too_much_waits_agents_keep_their_rows():

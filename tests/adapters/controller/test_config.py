@@ -158,6 +158,13 @@ def test_no_secret_is_left_in_the_environment_of_this_test():
     assert "SECRET" not in os.environ
 
 
+def test_who_may_speak_for_a_group_is_appointed(written):
+    speakers = "agents: {speakers: [{group: A, node: n0}, {group: A, node: n1}, {group: B, node: n4}]}"
+    assert read(written(speakers)).speakers == {"A": frozenset({"n0", "n1"}), "B": frozenset({"n4"})}
+    with pytest.raises(InputError, match=r"(?s)unknown group 'C'.*unknown node 'n99'"):
+        read(written("agents: {speakers: [{group: C, node: n99}]}"))
+
+
 @pytest.mark.parametrize("text", ["leader: {{lock: {}}}", "store: {{path: {}}}"])
 def test_a_lock_and_a_store_are_regular_files(written, tmp_path, text):
     (tmp_path / "folder").mkdir()
