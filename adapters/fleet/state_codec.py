@@ -34,7 +34,7 @@ from skewscope.kb.model import Catalogue
 from skewscope.rules.model import Rule
 
 T = TypeVar("T")
-Buffer = bytes | memoryview
+Buffer = bytes | bytearray | memoryview
 
 PURE_MODULES = ("skewscope.engine.", "skewscope.kb.model", "skewscope.rules.expression", "skewscope.rules.model")
 """Modules all of whose classes and functions may be named: none reads a file or starts anything."""
