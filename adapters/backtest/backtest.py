@@ -1,5 +1,6 @@
 """Runs a backtest: every recording judged by every version of the rules, in parallel."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,13 +113,11 @@ def _open_pool(recordings: Sequence[NamedRecording], versions: int, options: Bac
 
         return RayPool(options.ray)
     workers = options.workers or _useful_workers([one.recording for one in recordings])
-    workers = min(workers, versions * len(recordings))
-    return ProcessPool(max(workers, versions)) if workers > 1 else LocalPool()
+    # Even a single track gains: it is judged elsewhere while this process merges and cuts.
+    return ProcessPool(max(min(workers, versions * len(recordings)), versions)) if workers > 1 else LocalPool()
 
 
 def _useful_workers(recordings: Sequence[Recording]) -> int:
-    import os  # noqa: PLC0415
-
     size = sum(input_size(recording, source) for recording in recordings for source in recording.inputs)
     return (os.cpu_count() or 1) if size >= MIN_PARALLEL_BYTES else 1
 

@@ -17,6 +17,7 @@ from skewscope.tui.cli import (
     backtest,
     controller,
     diagnose,
+    history,
     reports,
     rules,
     silences,
@@ -360,6 +361,7 @@ def _readable_signals(path: Path | None) -> frozenset[str]:
 cli.add_command(reports.watch)
 cli.add_command(reports.report)
 cli.add_command(what_if.what_if)
+cli.add_command(history.history)
 cli.add_command(controller.run)
 cli.add_command(controller.config)
 cli.add_command(controller.audit)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from skewscope.adapters.view.builder import ViewHistory
     from skewscope.engine.actions.action import Action
     from skewscope.tui.render.detail import DisplayNames
+    from skewscope.tui.render.history import HistoryPlots
 
 
 class ReportCommand(click.Command):
@@ -91,6 +92,12 @@ def _make_change_printer(*, as_json: bool) -> "ViewHistory":
     metavar="FILE",
     help="What a controller did, for --html: the output of `act list --json`.",
 )
+@click.option(
+    *("--history", "history_folder"),
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Add plots of a history to --html: skews over weeks, by rack, by cause, by cost.",
+)
 @why_option
 @output_option
 @click.pass_context
@@ -109,6 +116,7 @@ def report(ctx: click.Context, /, recording: Path | None, html: bool, actions_fi
 
     why, output = how["why"], how["output"]
     acted = read_actions(actions_file) if actions_file else ()
+    plots = _load_plots(how["history_folder"])
     path = recording or demo_path()
     history = ViewHistory()
     try:
@@ -119,12 +127,21 @@ def report(ctx: click.Context, /, recording: Path | None, html: bool, actions_fi
         clear_progress(wanted=True)
     names = DisplayNames(load_catalogue(), outcome.incidents, topology=outcome.topology)
     if html:
-        write_output(html_report(path.name, history, outcome, names, acted), output)
+        write_output(html_report(path.name, history, outcome, names, (acted, plots)), output)
     elif output:
         write_output(text.to_plain_text(lines(path.name, outcome, names, 100, why=why), ascii_=is_ascii_only()), output)
     else:
         print_lines(lines(path.name, outcome, names, output_width(), why=why))
     ctx.exit(findings_exit_code(recording, outcome.incidents))
+
+
+def _load_plots(folder: Path | None) -> "HistoryPlots | None":
+    """Returns what the plots of a history show; None without a folder."""
+    if folder is None:
+        return None
+    from skewscope.tui.cli.history import load_plots  # noqa: PLC0415
+
+    return load_plots(folder)
 
 
 def read_actions(path: Path) -> "tuple[Action, ...]":
@@ -150,9 +167,9 @@ def html_report(
     history: "ViewHistory",
     outcome: "ReplayResult",
     names: "DisplayNames",
-    actions: "tuple[Action, ...]" = (),
+    also: "tuple[tuple[Action, ...], HistoryPlots | None]" = ((), None),
 ) -> str:
-    """Returns a self-contained HTML page of a replay."""
+    """Returns a self-contained HTML page of a replay; `also` are actions of a controller and plots of a history."""
     from skewscope.tui.render.html_report import HtmlReportData, render_html  # noqa: PLC0415
     from skewscope.tui.render.report import unused_sentences, verdict_line, watch_summary  # noqa: PLC0415
 
@@ -160,7 +177,7 @@ def html_report(
     missing = [*snapshot.missing, *outcome.warnings]
     unused = unused_sentences(outcome.unmapped)
     return render_html(
-        HtmlReportData(name, snapshot, names, verdict_line(outcome), watch_summary(outcome), missing, unused, actions)
+        HtmlReportData(name, snapshot, names, verdict_line(outcome), watch_summary(outcome), missing, unused, *also)
     )
 
 

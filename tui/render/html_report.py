@@ -18,6 +18,7 @@ from skewscope.tui.render.actions import format_measurement
 from skewscope.tui.render.command_lines import commands_html
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.expression_text import format_expression
+from skewscope.tui.render.history import HistoryPlots, history_html
 from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.text import Line
 
@@ -59,6 +60,8 @@ class HtmlReportData:
     """Sentences on samples that were not used."""
     actions: tuple[Action, ...] = ()
     """What a controller did about its incidents."""
+    history: HistoryPlots | None = None
+    """Plots of weeks before."""
 
 
 def render_html(data: HtmlReportData) -> str:
@@ -71,6 +74,7 @@ def render_html(data: HtmlReportData) -> str:
         f"<p><strong>{_spans_html(data.verdict)}</strong></p><p class=dim>{_escape(data.watch_summary)}</p>",
         _overview_table(rows, data),
         *(_incident_section(incident, data, node_lookup) for incident in roots),
+        history_html(data.history) if data.history else "",
         _missing_section(data),
     ]
     head = '<meta charset=utf-8><meta name=viewport content="width=device-width">'

@@ -1,0 +1,1 @@
+"""History: incidents, evidence, labels and samples of many recordings as Parquet, and questions about them in SQL."""
