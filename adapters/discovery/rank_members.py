@@ -41,6 +41,8 @@ class RankLabels:
     kind: str = ""
     hosts: set[str] = field(default_factory=set)
     """Nodes with series that name the group but no rank."""
+    run: str = ""
+    """The run of the job, where there are several."""
     size: int = 0
     """Number of ranks by the label `nranks`; 0 where no series has it."""
 
@@ -48,6 +50,7 @@ class RankLabels:
         """Adds the labels of a series."""
         self.kind = self.kind or PARALLELISM.get(labels.get("parallelism", "").removesuffix("-parallel"), "")
         self.size = max(self.size, min(_number(labels.get("nranks", ""), 9), MAX_RANKS))
+        self.run = self.run or labels.get("run", "")
         rank = _canonical_rank(labels.get("rank") or labels.get("member") or "")
         if not rank or (rank not in self.nodes and len(self.nodes) >= MAX_RANKS):
             return
@@ -95,8 +98,9 @@ class RankNames:
 
     def rank_node(self, group: str, labels: RankLabels, rank: str) -> str:
         """Returns the node of a rank with data."""
-        own = labels.global_ranks.get(rank) or rank
-        return f"rank{own}" if self._is_alone or labels.global_ranks else _node_name(f"{group}.rank{own}")
+        own = f"rank{labels.global_ranks.get(rank) or rank}"
+        job = labels.run if self._is_alone or labels.global_ranks else group
+        return _node_name(".".join(filter(None, (job, own))))
 
     def placeholder_node(self, group: str, labels: RankLabels, rank: str) -> str:
         """Returns the node of a rank without data.
@@ -105,7 +109,7 @@ class RankNames:
         """
         is_whole = self._is_alone or bool(labels.global_ranks)
         is_whole = is_whole and all(own == other for own, other in labels.global_ranks.items())
-        name = f"rank{rank}"
+        name = _node_name(".".join(filter(None, (labels.run, f"rank{rank}"))))
         return name if is_whole and name not in self._taken else _node_name(f"{group}.rank{rank}")
 
 

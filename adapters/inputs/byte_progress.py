@@ -20,6 +20,8 @@ class ByteProgress:
     report: Progress
     total: int
     """Bytes of all inputs, as they are stored."""
+    folder: str = "."
+    """What an input is called that is all of its folder."""
     _done: int = 0
     """Bytes of inputs that are finished."""
     _path: str = ""
@@ -47,7 +49,7 @@ class ByteProgress:
         self._tell("inputs", max(self._done, counter.value))
 
     def _tell(self, path: str, done: int) -> None:
-        self.report(path, min(done / max(self.total, 1), 1.0))
+        self.report(self.folder if path == "." else path, min(done / max(self.total, 1), 1.0))
 
 
 class SharedCounter:

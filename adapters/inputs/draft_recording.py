@@ -1,6 +1,7 @@
 """Makes a recording of files that nobody described: finds their kinds and infers the topology that they come from."""
 
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from skewscope.adapters.discovery.inference import infer_topology
 from skewscope.adapters.discovery.render import render_draft
 from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.adapters.inputs.folder_origins import label_folders
+from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.log_years import find_years
 from skewscope.adapters.inputs.recognition import SkippedFile, find_inputs
 from skewscope.adapters.inputs.recording import (
@@ -24,7 +26,6 @@ from skewscope.adapters.inputs.recording import (
     input_readers,
     open_recording,
     parse_topology_file,
-    problem_text,
 )
 from skewscope.adapters.inputs.series_scan import SeriesScan, scan_inputs
 from skewscope.adapters.inputs.written_times import keep_written_times
@@ -38,6 +39,7 @@ from skewscope.kb.problems import InputError, Problem, join_names
 
 TOPOLOGY_FILE, MAPPING_FILE = "topology.yaml", "mapping.yaml"
 INPUT_FOLDER = "inputs"
+HOST_AND_PORT = re.compile(r"[\w.-]+:\d{1,5}")
 NOTE = "written by skewscope diagnose"
 
 
@@ -79,7 +81,7 @@ def draft_recording(
     """
     missing = [path for path in paths if not path.exists()]
     if missing:
-        raise InputError(Problem(str(path), 0, "", "no such file or folder", "one") for path in missing)
+        raise InputError(_missing_path(path) for path in missing)
     folder = _common_folder(paths)
     found = find_inputs(paths, folder, progress)
     text = yamlfile.read_text(topology, str(topology)) if topology else ""
@@ -92,7 +94,7 @@ def draft_recording(
     names = MetricResolver(catalogue(), Topology(), raw.mapping)
     scan = scan_inputs(raw, names, progress)
     skipped = (*found.skipped, *unplaced, *scan.unread)
-    told = [*_named_nodes(scan), *told]
+    told = [*_named_nodes(scan), *_named_runs(scan), *told]
     if topology:
         readable = replace(raw, inputs=_keep_readable(raw, scan))
         return DraftRecording(readable, text, (*told, *years), scan.unknown, skipped, "", False)
@@ -113,6 +115,18 @@ def describe_recording(folder: Path) -> DraftRecording:
     """
     recording = open_recording(folder)
     return DraftRecording(recording, format_topology(recording.topology))
+
+
+def _named_runs(scan: SeriesScan) -> Iterator[Assumption]:
+    """Yields which runs are told apart by the names of their files and folders."""
+    if runs := sorted({each.run for each in scan.found if each.run}):
+        what = f"run{'' if len(runs) == 1 else 's'} {join_names(runs, 3)}"
+        yield Assumption(what, "the names of folders and files with the same ranks", GUESS)
+
+
+def _missing_path(path: Path) -> Problem:
+    hint = f"A server is given as http://{path}." if HOST_AND_PORT.fullmatch(str(path)) else ""
+    return Problem(str(path), 0, "", "no such file or folder", "the path of one, or the URL of a server", hint)
 
 
 def _named_nodes(scan: SeriesScan) -> Iterator[Assumption]:

@@ -58,6 +58,31 @@ def distinguish_folders(folders: Sequence[str]) -> dict[str, str]:
     return {folder: host for folder, host in found.items() if host}
 
 
+def distinguish_runs(pairs: Sequence[tuple[str, str]], paths: Sequence[str]) -> dict[str, str]:
+    """Returns a name for the run of each path, by those parts that differ between files of the same rank.
+
+    Args:
+        pairs: paths of files, or of folders of them, that have the same ranks.
+        paths: those and all others of such files, with slashes.
+    """
+    places: set[int] = set()
+    for pair in pairs:
+        one, other = map(_name_parts, pair)
+        places |= {n for n in range(max(len(one), len(other))) if one[n : n + 1] != other[n : n + 1]}
+    found: dict[str, str] = {}
+    for path in paths:
+        parts = _name_parts(path)
+        name = "-".join(part for place in sorted(places) for part in parts[place : place + 1])
+        found[path] = "".join(c if c not in NODE_WITHOUT and c.isprintable() else "-" for c in name)[:MAX_NAME]
+    return {path: name for path, name in found.items() if name}
+
+
+def _name_parts(path: str) -> tuple[str, ...]:
+    """Returns the parts of a path without the endings of a file's name."""
+    *folders, last = PurePosixPath(path).parts or ("",)
+    return (*folders, last.partition(".")[0]) if last else ()
+
+
 def _add_pairs(source: Input, top: Path) -> Input:
     """Returns an input with the labels of the folders `label=value` that it lies in."""
     own = dict(source.labels)
@@ -81,7 +106,7 @@ def _add_origins(inputs: Sequence[Input]) -> list[Input]:
     hosts = distinguish_folders(sorted(set().union(*shared)))
     return [
         replace(source, labels=tuple(sorted([*source.labels, (ORIGIN_LABEL, hosts[_folder(source)])])))
-        if _folder(source) in hosts
+        if _folder(source) in hosts and not hasattr(find_reader(source.kind), "RUNS_APART")
         else source
         for source in inputs
     ]

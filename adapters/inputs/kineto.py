@@ -14,7 +14,7 @@ import numpy as np
 
 from skewscope.adapters.formats.kineto import ProfilerTrace, TraceGroup, covered_time, is_profiler_trace, read_trace
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
-from skewscope.adapters.inputs.process_groups import rank_labels
+from skewscope.adapters.inputs.process_groups import RUN_LABEL, label_run, rank_labels
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import STEP_DURATION
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -23,6 +23,8 @@ from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "PyTorch profiler trace (Kineto)"
+RUNS_APART = True
+"""Inputs with the same ranks are of several runs."""
 SET_KIND = "kineto-ranks"
 """Kind of a folder that holds several files of this kind."""
 MAX_TRACE_BYTES = 16 << 30
@@ -53,7 +55,7 @@ def read_series(file: BufferedReader, name: str, labels: Mapping[str, str]) -> l
     Raises:
         InputError: the file is no trace, is damaged, or does not say its rank or its steps.
     """
-    return list_series(read_steps(file, name), name, labels)
+    return label_run(list_series(read_steps(file, name), name, labels), labels.get(RUN_LABEL, ""))
 
 
 def read_steps(file: BufferedReader, name: str) -> ProfilerTrace:

@@ -16,10 +16,11 @@ from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.kineto import ProfilerTrace
 from skewscope.adapters.inputs import kineto
 from skewscope.adapters.inputs.collective_matches import RankCollectives, match_collectives
+from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
 from skewscope.adapters.inputs.parallel_files import read_files
-from skewscope.adapters.inputs.process_groups import rank_labels
-from skewscope.adapters.inputs.recording import Input, Recording, problem_text
+from skewscope.adapters.inputs.process_groups import RUN_LABEL, label_run, rank_labels
+from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import STEP_DURATION
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
@@ -30,6 +31,8 @@ FOLDER = True
 OTHERS_LEFT_OUT = True
 """The folder may hold files of other kinds, and folders."""
 LABEL = "folder with the profiler traces of several ranks"
+RUNS_APART = True
+"""Inputs with the same ranks are of several runs."""
 READS_IN_PARALLEL = True
 """Its files are read in several processes, if there are."""
 HEAD_BYTES = 1 << 16
@@ -199,7 +202,8 @@ def _read_input(source: Input, recording: Recording) -> list[LabelledSeries]:
     folder = recording.resolve_path(source.path)
     files = [folder / name for name in recording.list_input_files(source)]
     name = recording.display_path(source.path)
-    return read_series(files, name, is_strict=not source.is_found, workers=recording.workers)
+    series = read_series(files, name, is_strict=not source.is_found, workers=recording.workers)
+    return label_run(series, dict(source.labels).get(RUN_LABEL, ""))
 
 
 def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:

@@ -23,9 +23,10 @@ from skewscope.adapters.formats.flight_recorder import (
     parse_dump,
 )
 from skewscope.adapters.formats.plain_pickle import MAX_BYTES
+from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
-from skewscope.adapters.inputs.process_groups import rank_labels
-from skewscope.adapters.inputs.recording import Input, Recording, problem_text
+from skewscope.adapters.inputs.process_groups import RUN_LABEL, label_run, rank_labels
+from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.written_times import first_write_time, written_label
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
@@ -37,6 +38,8 @@ FOLDER = True
 OTHERS_LEFT_OUT = True
 """The folder may hold files of other kinds, and folders."""
 LABEL = "NCCL flight recorder dump"
+RUNS_APART = True
+"""Inputs with the same ranks are of several runs."""
 EXPORTER = "flight_recorder"
 WRITTEN_COUNTS = True
 """When the files were written says something that their content does not."""
@@ -76,7 +79,8 @@ def _read_input(source: Input, recording: Recording) -> list[LabelledSeries]:
     files = [folder / name for name in recording.list_input_files(source)]
     name = recording.display_path(source.path)
     written = written_label(dict(source.labels), name)
-    return read_series(files, name, is_strict=not source.is_found, written=written)
+    series = read_series(files, name, is_strict=not source.is_found, written=written)
+    return label_run(series, dict(source.labels).get(RUN_LABEL, ""))
 
 
 def recognise(head: bytes, name: str) -> bool:  # noqa: ARG001 - dumps have any name

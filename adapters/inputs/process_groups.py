@@ -1,8 +1,13 @@
 """Labels of ranks in PyTorch's process groups, alike for all artefacts that name them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from skewscope.adapters.inputs.labelled import LabelledSeries
+
+RUN_LABEL = "run"
+"""Label of an input: which run its ranks are of, where there are several."""
 UNDESCRIBED = frozenset({"", "undefined"})
 PARALLELISM = (
     ("expert_data", "data"),
@@ -37,6 +42,23 @@ def rank_labels(name: str, description: str, ranks: Sequence[int], rank: int) ->
         "global_rank": str(rank),
         "parallelism": parallelism(description),
     }
+
+
+def label_run(series: Sequence[LabelledSeries], run: str) -> list[LabelledSeries]:
+    """Returns series of ranks under the names that their groups have in a run; unchanged for the run ''."""
+    if not run:
+        return list(series)
+    named = (dict(one.labels) for one in series)
+    return [
+        replace(one, labels=tuple(sorted(run_labels(labels, run).items())))
+        for one, labels in zip(series, named, strict=True)
+    ]
+
+
+def run_labels(labels: Mapping[str, str], run: str) -> dict[str, str]:
+    """Returns the labels of a series of a rank or a group in a run: two runs have groups of the same names."""
+    group = labels.get("group", "")
+    return {**labels, "group": f"{run}-{group}"} if group else dict(labels)
 
 
 def parallelism(description: str) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path, PurePosixPath
 
 from skewscope.adapters.formats.bounds import INPUTS
 from skewscope.adapters.formats.compression import open_stream
+from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind
-from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers, problem_text
+from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers
 from skewscope.kb.problems import InputError, Problem, join_names
 
 HEAD_BYTES = 1 << 16
@@ -173,7 +174,7 @@ def _walk(folder: Path, top: Path, depth: int, skipped: list[SkippedFile]) -> It
         entries = sorted(folder.iterdir())
     except OSError as error:
         if folder == top:
-            raise InputError([Problem(str(folder), 0, "", f"no readable folder ({error.strerror})", "one")]) from None
+            raise InputError([Problem(str(folder), 0, "", str(error.strerror), "a readable folder")]) from None
         skipped.append(SkippedFile(str(folder.relative_to(top)), f"no readable folder ({error.strerror})"))
         return
     for entry in entries:

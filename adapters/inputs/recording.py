@@ -4,9 +4,9 @@ The reader of inputs of kind `some-kind` is the function `read` of the module `s
 define `NEEDS` (required labels), `FOLDER` (whether the path is a folder), `OTHERS_LEFT_OUT` (whether that folder may
 hold folders), `READS_IN_PARALLEL` (whether it reads the files of one input in processes of its own) and
 `WRITTEN_COUNTS` (whether their times do). `LABEL` is what messages call the kind, `EXPORTER` the exporter that delivers
-such signals live, `SET_KIND` the kind of a folder with several files of it; `recognise` tells it by a file's first bytes
-and name, and `scan` or `read_series` lists its series for the inference of a topology. `file_origin`, `log_years` and
-`log_recognition` say which else they look for.
+such signals live, `SET_KIND` the kind of a folder with several files of it; `recognise` tells it by a file's first
+bytes and name, and `scan` or `read_series` lists its series for the inference of a topology. `file_origin`,
+`log_years` and `log_recognition` say which else they look for.
 """
 
 import datetime as dt
@@ -28,6 +28,7 @@ from skewscope.adapters.formats.bounds import BYTES, INPUTS, KNOWN_SERIES
 from skewscope.adapters.formats.compression import observe_bytes
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.inputs.byte_progress import ByteProgress, Progress, SharedCounter, count_bytes
+from skewscope.adapters.inputs.input_warnings import group_warnings, unread_text
 from skewscope.adapters.inputs.merge import (
     MAX_SAMPLES_IN_MEMORY,
     InputSamples,
@@ -111,13 +112,22 @@ class Recording:
         """Returns a path in the folder as messages show it."""
         return str(self.path / path)
 
+    @property
+    def folder(self) -> str:
+        """The name of its folder."""
+        return self.path.resolve().name or "/"
+
+    def name_input(self, source: Input) -> str:
+        """Returns what messages call an input: its path, or the name of the folder where it is all of that."""
+        return self.folder if source.path == "." else source.path
+
     def list_files(self, path: str) -> list[str]:
         """Returns the names of the files in a folder, sorted, without hidden ones."""
         try:
             names = sorted(each.name for each in self.resolve_path(path).iterdir() if not each.name.startswith("."))
         except OSError as error:
             raise InputError(
-                [Problem(self.display_path(path), 0, "", f"no readable folder ({error.strerror})", "one")]
+                [Problem(self.display_path(path), 0, "", str(error.strerror), "a readable folder")]
             ) from None
         if len(names) > MAX_FILES:
             raise InputError([Problem(self.display_path(path), 0, "", f"{len(names)} files", f"at most {MAX_FILES}")])
@@ -400,11 +410,12 @@ def load(
     names = MetricResolver(known, recording.topology, recording.mapping)
     spill = _SampleSpill()
     results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers, spill)
-    unread = _check_results(inputs, results)
+    unread = _check_results(recording, inputs, results)
     kept, claimed = drop_rival_engines([each.samples for each in results], EngineLedger(recording.topology), known)
     samples, table, doubles = merge_inputs(kept, spill.scratch)
     counts: Counter[tuple[str, str]] = sum((each.unmapped for each in results), Counter())
     times = samples.span()
+    told = [(s.path, recording.name_input(s), each.warnings) for s, each in zip(inputs, results, strict=True)]
     return RecordingData(
         samples,
         table,
@@ -414,23 +425,11 @@ def load(
         tuple(
             sorted([*doubles, *claimed, *(UnmappedMetric(metric, reason, n) for (metric, reason), n in counts.items())])
         ),
-        tuple(sorted({*unread, *_group_warnings(inputs, results)})),
+        tuple(sorted({*unread, *group_warnings(told)})),
     )
 
 
-def _group_warnings(inputs: list[Input], results: list[InputResult]) -> Iterator[str]:
-    """Yields the warnings of all inputs; one that several inputs share names the first of them."""
-    paths: dict[str, list[str]] = {}
-    for source, result in zip(inputs, results, strict=True):
-        for text in result.warnings:
-            rest = text.removeprefix(f"{source.path}: ")
-            paths.setdefault(rest, []).append("" if rest == text else source.path)
-    for text, some in paths.items():
-        named = sorted({path for path in some if path})
-        yield f"{join_names(named, 3)}: {text}" if named else text
-
-
-def _check_results(inputs: list[Input], results: list[InputResult]) -> list[str]:
+def _check_results(recording: Recording, inputs: list[Input], results: list[InputResult]) -> list[str]:
     """Returns warnings about inputs that were found in a folder and cannot be read.
 
     Raises:
@@ -440,19 +439,7 @@ def _check_results(inputs: list[Input], results: list[InputResult]) -> list[str]
     raised = failed if len(failed) == len(inputs) else [each for each in failed if not each[0].is_found]
     if raised:
         raise InputError({problem for _, problems in raised for problem in problems})
-    return [unread_text(source.path, problems) for source, problems in failed]
-
-
-def unread_text(path: str, problems: Sequence[Problem]) -> str:
-    """Returns that a file was not read, and the first of its problems."""
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{path} is left out: {problem_text(problems[0])}{more}"
-
-
-def problem_text(problem: Problem) -> str:
-    """Returns a problem without the file and its folder, which the text around it names."""
-    place = ", ".join(filter(None, (f"line {problem.line}" if problem.line else "", problem.field)))
-    return f"{place}: {problem.found}" if place else problem.found
+    return [unread_text(recording.name_input(source), problems) for source, problems in failed]
 
 
 def _input_hash(recording: Recording, inputs: list[Input], results: list[InputResult]) -> str:
@@ -496,7 +483,7 @@ def _read_all(
     sizes = [input_size(recording, source) for source in inputs]
     check_total_size(recording, sizes)
     known = 0
-    told = ByteProgress(progress, sum(sizes))
+    told = ByteProgress(progress, sum(sizes), recording.folder)
     found: dict[int, InputResult] = {}
     for index, result in _read_inputs(partial(read_input, recording, names), inputs, sizes, workers, told):
         known += len(result.samples.keys)

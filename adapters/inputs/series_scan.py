@@ -12,16 +12,18 @@ from skewscope.adapters.formats.compression import observe_bytes, open_stream
 from skewscope.adapters.formats.openmetrics_grammar import Labels
 from skewscope.adapters.inputs.byte_progress import ByteProgress
 from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
-from skewscope.adapters.inputs.folder_origins import distinguish_folders
+from skewscope.adapters.inputs.folder_origins import distinguish_folders, distinguish_runs
+from skewscope.adapters.inputs.input_warnings import problem_text
+from skewscope.adapters.inputs.process_groups import RUN_LABEL, run_labels
 from skewscope.adapters.inputs.recognition import SkippedFile
 from skewscope.adapters.inputs.recording import (
     SERIES_HINT,
     Input,
     Recording,
     check_total_size,
+    find_reader,
     input_readers,
     input_size,
-    problem_text,
 )
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.engine.model.topology_file import NODE_WITHOUT
@@ -41,6 +43,8 @@ class ScannedInput:
     """The node that its file or folder stands for; '' where its series say where they are from."""
     is_folder: bool = False
     """Whether that is its folder."""
+    run: str = ""
+    """The run that its ranks are of, where another input has the same ranks."""
 
     @property
     def folder(self) -> str:
@@ -101,7 +105,7 @@ def scan_inputs(
     sizes = [input_size(recording, source) for source in recording.inputs]
     report = progress or (lambda _, __: None)
     check_total_size(recording, sizes)
-    told = ByteProgress(lambda path, share: report(f"look at {path}", share), sum(sizes))
+    told = ByteProgress(lambda path, share: report(f"look at {path}", share), sum(sizes), recording.folder)
     for source, size in zip(recording.inputs, sizes, strict=True):
         told.begin(source.path, size)
         try:
@@ -111,11 +115,12 @@ def scan_inputs(
             if not source.is_found:
                 raise
             problems += error.problems
-            scan.unread.append(SkippedFile(source.path, problem_text(error.problems[0])))
+            scan.unread.append(SkippedFile(recording.name_input(source), problem_text(error.problems[0])))
         told.finish(source.path, size)
     if problems and not scan.found:
         raise InputError(problems)
     _separate_folders(scan)
+    _separate_runs(scan)
     return scan
 
 
@@ -180,6 +185,25 @@ def _separate_folders(scan: SeriesScan) -> None:
             if host := hosts.get(each.folder):
                 each.named_by, each.is_folder = host, True
                 each.place({"node": host})
+
+
+def _separate_runs(scan: SeriesScan) -> None:
+    """Names runs after files and folders where several have the same ranks of one group."""
+    some = [each for each in scan.found if hasattr(find_reader(each.source.kind), "RUNS_APART")]
+    first: dict[tuple[str, str], str] = {}
+    pairs: set[tuple[str, str]] = set()
+    for each in some:
+        ranks = {(one.labels.get("group", ""), rank) for one in each.series if (rank := one.labels.get("rank", ""))}
+        owners = {first.setdefault(key, each.source.path) for key in sorted(ranks)}
+        pairs |= {(owner, each.source.path) for owner in owners - {each.source.path}}
+    runs = distinguish_runs(sorted(pairs), [each.source.path for each in some]) if pairs else {}
+    for each in some:
+        if run := runs.get(each.source.path):
+            each.run = run
+            own = {**dict(each.source.labels), RUN_LABEL: run}
+            each.source = replace(each.source, labels=tuple(sorted(own.items())))
+            labels = ({**run_labels(one.labels, run), RUN_LABEL: run} for one in each.series)
+            each.series = [one._replace(labels=new) for one, new in zip(each.series, labels, strict=True)]
 
 
 def _share_series(inputs: Sequence[ScannedInput]) -> bool:

@@ -110,7 +110,7 @@ def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> N
         raise click.UsageError("Give either --console, or --json or --html.")
     if given.console and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("--console needs a terminal; --html FILE writes the answer as a page.")
-    report = progress_bar(text.sanitise(Path(where[0]).name or where[0]), wanted=not given.no_progress)
+    report = progress_bar(text.sanitise(_shown_name(where[0])), wanted=not given.no_progress)
     with ExitStack() as stack:
         stack.callback(clear_progress, wanted=not given.no_progress)
         bound, name = stack.enter_context(ExitStack()), text.sanitise(where[0])
@@ -128,6 +128,11 @@ def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> N
             bound.enter_context(bound_work(name))
         outcome = _answer(where, draft, given, report or _drop_progress)
         ctx.exit(findings_exit_code(draft.recording.path, outcome.incidents))
+
+
+def _shown_name(where: str) -> str:
+    """Returns what the answer calls a server, file or folder."""
+    return Path(where).name or (where if where.startswith(SCHEMES) else Path(where).resolve().name or where)
 
 
 def _draft_share(where: tuple[str, ...]) -> float:
@@ -264,7 +269,7 @@ def _answer(
     clear_progress(wanted=not given.no_progress)
     if not outcome.samples:
         raise InputError([_no_samples(where, outcome)])
-    title = "redacted" if given.redact else join_names([Path(each).name or each for each in where], 2)
+    title = "redacted" if given.redact else join_names([_shown_name(each) for each in where], 2)
     if given.as_json:
         for incident in outcome.incidents:
             click.echo(incident.as_line())

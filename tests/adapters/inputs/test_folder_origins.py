@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skewscope.adapters.inputs.draft_recording import describe_recording, draft_recording, save_recording
-from skewscope.adapters.inputs.folder_origins import distinguish_folders
+from skewscope.adapters.inputs.folder_origins import distinguish_folders, distinguish_runs
 from skewscope.adapters.inputs.recording import load
 from skewscope.kb.loader import catalogue
 
@@ -107,6 +107,21 @@ def test_a_topology_that_knows_the_host_of_a_file_or_folder_places_it(tmp_path):
     }
     found = draft_recording([write(tmp_path, files)], tmp_path / "topology.yaml")
     assert entities(found.recording) == {"n1/gpu0"}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "paths", "runs"),
+    [
+        ([("a", "b")], ["a", "b"], ["a", "b"]),
+        ([(".", "sub")], [".", "sub"], ["", "sub"]),
+        ([("x/a/h0", "x/b/h0")], ["x/a/h0", "x/b/h0", "x/b/h1"], ["a", "b", "b"]),
+        ([("d/one.json.gz", "d/two.json")], ["d/one.json.gz", "d/two.json"], ["one", "two"]),
+        ([("2026-11-22/r", "2026-11-23/r")], ["2026-11-22/r"], ["2026-11-22"]),
+    ],
+)
+def test_runs_are_named_by_what_differs_between_files_of_the_same_rank(pairs, paths, runs):
+    found = distinguish_runs(pairs, paths)
+    assert [found.get(path, "") for path in paths] == runs
 
 
 @pytest.mark.parametrize(

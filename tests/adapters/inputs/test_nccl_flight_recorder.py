@@ -8,9 +8,10 @@ import pytest
 
 from skewscope.adapters.inputs.draft_recording import draft_recording, save_recording
 from skewscope.adapters.inputs.nccl_flight_recorder import MAX_HOLD_S, read_series, recognise, scan
-from skewscope.adapters.inputs.recording import Input, Recording, open_recording
+from skewscope.adapters.inputs.recording import Input, Recording, load, open_recording
 from skewscope.adapters.runtime.replay import replay
 from skewscope.engine.model.topology import Topology
+from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError
 from tests.support.telemetry import record
 
@@ -114,6 +115,35 @@ def test_dumps_that_were_asked_of_a_working_job_tell_no_hang(tmp_path):
     written_at(tmp_path / "saved/inputs/000/dumps", 10_000)
     assert incidents(open_recording(tmp_path / "saved")) == []
     assert incidents(draft_recording([tmp_path / "saved/inputs"]).recording) == [("collective-hang", "rank2")]
+
+
+def other_job():
+    """As `stopped_job`, but rank 1 stopped."""
+    job = stopped_job()
+    return {**job, 1: job[2], 2: job[1]}
+
+
+def test_dumps_of_the_same_ranks_in_two_folders_are_of_two_runs(tmp_path):
+    for name, job in (("stops/a", stopped_job()), ("stops/b", other_job())):
+        for host, ranks in (("h0", (0, 1)), ("h1", (2, 3))):
+            folder = tmp_path / name
+            folder.mkdir(parents=True, exist_ok=True)
+            write(folder / host, {rank: job[rank] for rank in ranks})
+    draft = draft_recording([tmp_path / "stops"])
+    assert sorted(incidents(draft.recording)) == [("collective-hang", "a.rank2"), ("collective-hang", "b.rank1")]
+    assert draft.assumptions[0].what == "runs a, b"
+    save_recording(draft, tmp_path / "saved")
+    assert incidents(open_recording(tmp_path / "saved")) == incidents(draft.recording)
+
+
+def test_a_copy_of_a_dump_in_a_folder_below_is_told_and_changes_no_answer(tmp_path):
+    folder = write(tmp_path / "dumps", stopped_job())
+    write(folder / "sub", {0: stopped_job()[0]})
+    draft = draft_recording([folder])
+    assert incidents(draft.recording) == [("collective-hang", "rank2")]
+    assert draft.assumptions[0].what == "run sub"
+    (warning,) = [text for text in load(draft.recording, catalogue()).warnings if "does not say" in text][:1]
+    assert warning.startswith("dumps: ")
 
 
 @pytest.mark.parametrize("text", ["yesterday", "-1", "nan", "1e300"])

@@ -149,7 +149,8 @@ def test_a_server_without_samples_in_the_span():
     [
         (("http://127.0.0.1:1",), "Is it running, and is the address right?"),
         (("http://",), "found an invalid address"),
-        (("nothing-here",), "found no such file or folder"),
+        (("nothing-here",), "found no such file or folder, expected the path of one, or the URL of a server"),
+        (("prometheus:9090",), "A server is given as http://prometheus:9090."),
         (("http://a", "b"), "Give one server, or files and folders."),
         (("a", "--console", "--json"), "Give either --console, or --json or --html."),
         (("a", "--console"), "--console needs a terminal; --html FILE writes the answer as a page."),
