@@ -24,6 +24,26 @@ def evidence_text(one: Incident) -> str:
     return _truncate("; ".join(f"{e.name} ({e.expr.partition(DEFINITIONS_MARK)[0]})" for e in spoken[:MAX_ITEMS]))
 
 
+def seen_text(one: Incident) -> str:
+    """Returns what speaks for a diagnosis in words, strongest first; '' for nothing."""
+    found = sorted((e for e in one.evidence if e.verdict == "yes"), key=lambda e: -e.weight)
+    return join_names(tuple(e.name.replace("_", " ") for e in found))
+
+
+def confidence_text(one: Incident) -> str:
+    """Returns how sure an incident is, as the console and reports say it: `94 % sure`."""
+    return f"{round(100 * one.confidence)} % sure"
+
+
+def otherwise_text(one: Incident) -> str:
+    """Returns what a diagnosis may be where it is wrong, likeliest first; '' for nothing."""
+    named = join_names(tuple(each.condition for each in one.competing))
+    listed = {each.condition for each in one.competing}
+    unjudged = sum(name not in listed for name in one.candidates)
+    noun = "condition" if unjudged == 1 else "conditions"
+    return "; ".join(filter(None, (named, f"{unjudged} {noun} without telemetry not judged" if unjudged else "")))
+
+
 def advice_text(one: Incident) -> str:
     """Returns the advice, best first."""
     return _truncate("; ".join(f"{each.id} ({each.actor}): {each.why}" for each in one.mitigations[:MAX_ITEMS]))

@@ -20,7 +20,10 @@ SEVERITY_GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info"
 SYMPTOM_GLYPH = "~"
 """Glyph of a symptom; its role is that of its severity."""
 
-CANDIDATES_LABEL = "possibly"
+OTHERWISE_LABEL = "otherwise"
+"""What it may be where a diagnosis is wrong. Only the diagnosis has a number: those of the alternatives say how well
+each fits by itself, so they add up to more than what is left."""
+CANDIDATES_LABEL = "unjudged"
 MAX_CAUSES = 3
 """Causes that the lead names."""
 MAX_ADVICE = 3
@@ -176,7 +179,7 @@ def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...
     parts = (
         Section("seen", _summary_lines(incident) + _seen_lines(incident, names)),
         Section("causes", _probable_causes(incident, names, MAX_CAUSES)),
-        Section("otherwise", () if incident.is_symptom else _alternative_lines(incident, names)),
+        Section(OTHERWISE_LABEL, () if incident.is_symptom else _alternative_lines(incident, names)),
         Section("do", _advice_lines(incident, names)),
         Section("decides", _decisive_lines(incident, names)),
         *_relation_sections(incident, names, MAX_EXPLAINED),
@@ -188,7 +191,7 @@ def reasoning_sections(incident: Incident, names: DisplayNames) -> tuple[Section
     """Returns the evidence with its expressions, all alternatives and the missing signals."""
     parts = (
         *_evidence_sections(incident, names),
-        Section("competing", tuple(_competing_line(c, names) for c in incident.competing)),
+        Section(OTHERWISE_LABEL, tuple(_competing_line(c, names) for c in incident.competing)),
         Section(CANDIDATES_LABEL, () if incident.is_symptom else _candidate_lines(incident, names)),
         Section("unseen", _unseen_lines(incident)),
     )
@@ -268,14 +271,14 @@ def _abnormal_lines(held: list[IncidentEvidence], incident: Incident, names: Dis
 
 
 def _alternative_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
-    """Returns the likeliest alternatives in one line, and how many more there are."""
-    named = [f"{names.condition_name(c.condition)} (fits to {round(100 * c.confidence)} %)" for c in incident.competing]
+    """Returns the likeliest alternatives in one line, how many more there are, and how many nothing tells of."""
+    named = [names.condition_name(c.condition) for c in incident.competing]
     shown, more = named[:MAX_CAUSES], len(named) - MAX_CAUSES
     listed = {one.condition for one in incident.competing}
     unjudged = sum(name not in listed for name in incident.candidates)
     notes = [
-        f"{units.format_count(more, 'more alternative')}" if more > 0 else "",
-        f"{unjudged} not judged for want of telemetry" if unjudged else "",
+        f"{more} more" if more > 0 else "",
+        f"{units.format_count(unjudged, 'condition')} without telemetry not judged" if unjudged else "",
     ]
     found = "; ".join(filter(None, (", ".join(shown), *notes)))
     return (line(found),) if found else ()
@@ -329,18 +332,15 @@ def _expression_line(item: IncidentEvidence) -> Line:
 
 
 def _competing_line(competing: CompetingCondition, names: DisplayNames) -> Line:
-    name = f"{names.condition_name(competing.condition)} ({round(100 * competing.confidence)} %)"
+    name = names.condition_name(competing.condition)
     return ((name, "key"), (f": {competing.separate_by}" if competing.separate_by else "", ""))
 
 
 def _candidate_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     """Returns the candidates that lack telemetry, with their possible locations."""
     candidates = [f"{names.condition_name(one)}{incident.format_location(one)}" for one in incident.candidates]
-    return (
-        (line(f"{units.format_count(len(candidates), 'candidate')} without telemetry: {', '.join(candidates)}"),)
-        if candidates
-        else ()
-    )
+    count = units.format_count(len(candidates), "condition")
+    return (line(f"{count} without telemetry: {', '.join(candidates)}"),) if candidates else ()
 
 
 def _unseen_lines(incident: Incident) -> tuple[Line, ...]:

@@ -12,6 +12,7 @@ from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_sentence import evidence_sentence
 from skewscope.tui.render.expression_text import format_expression
 from skewscope.tui.render.node_lookup import NodeLookup
+from skewscope.tui.render.sentence_terms import words_of_catalogue
 from skewscope.tui.render.status import join_columns
 from skewscope.tui.render.text import Line, Span, cut, fit, line, pad, wrap
 
@@ -141,8 +142,7 @@ def term_lines(context: DrilldownContext, columns: int) -> list[Line]:
 
 
 def _sentence(text: str, names: DisplayNames) -> str:
-    signals = names.catalogue.signals
-    return evidence_sentence(text, lambda id_: signals[id_].name if id_ in signals else "")
+    return evidence_sentence(text, words_of_catalogue(names.catalogue))
 
 
 def _current_value(now: EvidenceRow | None, place: int) -> float | None:
@@ -244,7 +244,7 @@ def _source_lines(context: DrilldownContext, columns: int) -> list[Line]:
 
 def _remaining_sections(context: DrilldownContext, columns: int) -> list[Line]:
     """Returns all alternatives, missing signals, and the advice with its recipes."""
-    wanted = ("competing", detail.CANDIDATES_LABEL, "unseen")
+    wanted = (detail.OTHERWISE_LABEL, detail.CANDIDATES_LABEL, "unseen")
     parts = [p for p in detail.reasoning_sections(context.incident, context.names) if p.label in wanted]
     recipes = detail.Section("do", detail.recipe_items(context.incident, context.names))
     if recipes.items:

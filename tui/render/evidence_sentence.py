@@ -1,144 +1,186 @@
-"""Evidence in plain words: `mean over 4 s of the last sender's share is above 60 %`. Pure; any text is taken."""
+"""Evidence in plain words: `Round-trip time is more than 3 times that of its peers`. Pure; any text is taken.
+
+What takes too many comparisons for a sentence is summed up by what it is judged by; the expression has the rest.
+"""
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from skewscope.rules.parsing import ExpressionProblem, dotted_name, parse_syntax
 from skewscope.tui.render.expression_text import format_expression, split_definitions
+from skewscope.tui.render.expression_tree import build_tree, function_name, is_missing, signal_ids
+from skewscope.tui.render.sentence_clauses import ERROR_SIGNAL, TIMES, Clause, ClauseWriter
+from skewscope.tui.render.sentence_terms import TermWriter, WordsOf
 
-SignalNames = Callable[[str], str]
-"""Returns the plain name of a signal by its id, '' for an unknown one."""
-
-COMPARISONS: Mapping[type[ast.cmpop], str] = {
-    ast.Gt: "is above",
-    ast.GtE: "is at least",
-    ast.Lt: "is below",
-    ast.LtE: "is at most",
-    ast.Eq: "is",
-    ast.NotEq: "is not",
-}
-MEASURES: Mapping[str, str] = {
-    "peer_z": "{0}, against the spread of its peers,",
-    "peer_ratio": "{0}, as a multiple of its peers',",
-    "peer_excess": "{0}, beyond that of its peers,",
-    "peer_median": "the peers' median of {0}",
-    "peer_highest": "the peers' highest {0}",
-    "peer_lowest": "the peers' lowest {0}",
-    "peer_spread": "the spread of {0} among the peers",
-    "own_z": "{0}, against its usual spread,",
-    "change": "the change of {0} within {1}",
-    "mean": "the mean over {1} of {0}",
-    "minimum": "the lowest {0} within {1}",
-    "maximum": "the highest {0} within {1}",
-    "rate": "{0} per second, over {1},",
-    "jitter": "the jitter of {0} over {1}",
-    "burst": "the peak of {0} over its mean, within {1},",
-    "slope": "the trend of {0} over {1}",
-    "share": "the share of {0} among its peers",
-    "age": "the age of {0}",
-    "abs": "{0}, either way,",
-    "known": "{0} is measured",
-    "highest": "the highest {0} of its parts",
-    "lowest": "the lowest {0} of its parts",
-    "total": "the sum of {0} over its parts",
-    "average": "the mean of {0} over its parts",
-    "front": "{0} at the front end",
-}
-"""Functions in words; {0} is what they measure, {1} their window. Others are named by their own word."""
-ARITHMETIC: Mapping[type[ast.operator], str] = {
-    ast.Add: "plus",
-    ast.Sub: "minus",
-    ast.Mult: "times",
-    ast.Div: "over",
-    ast.Pow: "to the power",
-}
+MAX_CLAUSES = 3
 MAX_LENGTH = 300
+MAX_JUDGED = 4
+"""Signals that a summary names for each way of judging them."""
+PEER_FUNCTIONS = frozenset(
+    {
+        *("peer_z", "peer_ratio", "peer_excess", "peer_median", "peer_highest", "peer_lowest", "peer_spread"),
+        *("share", "gini"),
+    }
+)
+PAST_FUNCTIONS = frozenset({"drift", "baseline_z", "change", "slope"})
 
 
-def evidence_sentence(text: str, name_of: SignalNames) -> str:
-    """Returns an expression in plain words; the expression itself where it cannot be told in some words.
+def evidence_sentence(text: str, words_of: WordsOf) -> str:
+    """Returns an expression in plain words; the expression itself where nothing in it is measured.
 
     Args:
         text: the expression of an evidence item, with its lets.
-        name_of: names the signals.
+        words_of: names the signals.
     """
-    expression, lets = split_definitions(text)
-    tree = parse_syntax(expression)
-    if isinstance(tree, ExpressionProblem):
-        return text
     try:
-        said = _Speaker(name_of, frozenset(lets)).say(tree)
+        tree = build_tree(*split_definitions(text))
+        if tree is None:
+            return text
+        found = _Speaker(words_of).say(tree) or _summarise(tree, words_of)
     except (LookupError, RecursionError):
         return format_expression(text)
-    if len(said) > MAX_LENGTH:
-        return format_expression(expression)
-    begins_with_id = "." in said.partition(" ")[0]
-    return said if begins_with_id else said[:1].upper() + said[1:]
+    return _begin_sentence(found) if found else format_expression(text)
 
 
 class _Speaker:
-    """Says the parts of one expression."""
+    """Says whole expressions."""
 
-    def __init__(self, name_of: SignalNames, lets: frozenset[str]) -> None:
-        self._name_of, self._lets = name_of, lets
+    def __init__(self, words_of: WordsOf) -> None:
+        self._clauses = ClauseWriter(TermWriter(words_of))
 
-    def say(self, node: ast.expr) -> str:
-        """Returns a part in words; raises LookupError for one that has none."""
-        if signal := dotted_name(node):
-            return _lower_first(self._name_of(signal)) or signal
-        if isinstance(node, ast.Compare):
-            return self._say_comparison(node)
-        if isinstance(node, ast.Call):
-            return self._say_call(node)
-        if isinstance(node, ast.BoolOp | ast.BinOp | ast.UnaryOp):
-            return self._say_operation(node)
-        return self._say_atom(node)
+    def say(self, tree: ast.expr) -> str:
+        """Returns an expression in words, '' where it is too long for a sentence or has no words."""
+        try:
+            said, count = self._say(tree)
+        except (LookupError, ZeroDivisionError, OverflowError):
+            return ""
+        return said if count <= MAX_CLAUSES and len(said) <= MAX_LENGTH else ""
 
-    def _say_atom(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Name):
-            return node.id.replace("_", " ")
-        if isinstance(node, ast.Subscript):
-            return self.say(node.value)
-        if isinstance(node, ast.Constant):
-            return format(node.value, "g") if isinstance(node.value, int | float) else str(node.value)
-        raise LookupError(type(node).__name__)
+    def _say(self, node: ast.expr, inside: type[ast.boolop] | None = None) -> tuple[str, int]:
+        """Returns a part in words, and the number of its clauses."""
+        if not isinstance(node, ast.BoolOp):
+            return str(self._clauses.say(node)), 1
+        is_and = isinstance(node.op, ast.And)
+        guards = [part for part in node.values if is_and and is_missing(part)]
+        rest = [part for part in node.values if part not in guards]
+        missing = [str(self._clauses.say(part)) for part in guards if not _is_told_by_age(part, rest)]
+        simple = self._merge([part for part in rest if not isinstance(part, ast.BoolOp)], is_and=is_and)
+        parts = [str(clause) for clause in simple]
+        count = len(simple) + len(missing)
+        for part in rest:
+            if isinstance(part, ast.BoolOp):
+                said, more = self._say(part, type(node.op))
+                parts.append(said)
+                count += more
+        joined = _join_parts(parts, is_and=is_and, inside=inside)
+        where = f"where {' and '.join(missing)}, " if missing else ""
+        return where + joined, count
 
-    def _say_operation(self, node: ast.BoolOp | ast.BinOp | ast.UnaryOp) -> str:
-        if isinstance(node, ast.BoolOp):
-            word = " and " if isinstance(node.op, ast.And) else " or "
-            return word.join(map(self.say, node.values))
-        if isinstance(node, ast.UnaryOp):
-            return f"not: {self.say(node.operand)}" if isinstance(node.op, ast.Not) else f"−{self.say(node.operand)}"
-        return _quantity(node) or " ".join((self.say(node.left), ARITHMETIC[type(node.op)], self.say(node.right)))
+    def _merge(self, parts: Sequence[ast.expr], *, is_and: bool) -> list[Clause]:
+        """Returns the clauses of parts; neighbours that differ in one thing are one clause."""
+        found: list[Clause] = []
+        errors = [part for part in parts if not is_and and _is_error_number(part)]
+        for part in parts:
+            if errors and part in errors:
+                if part is errors[0]:
+                    found.append(self._say_errors(errors))
+                continue
+            clause = self._clauses.say(part)
+            merged = _merge_two(found[-1], clause, is_and=is_and) if found else None
+            if merged:
+                found[-1] = merged
+            else:
+                found.append(clause)
+        return found
 
-    def _say_comparison(self, node: ast.Compare) -> str:
-        parts = [self.say(node.left)]
-        for op, side in zip(node.ops, node.comparators, strict=True):
-            parts += [COMPARISONS[type(op)], self.say(side)]
-        return " ".join(parts)
-
-    def _say_call(self, node: ast.Call) -> str:
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        parts = [self.say(part) for part in node.args]
-        template = MEASURES.get(name, "")
-        if template and len(parts) > template.count("{"):
-            template = ""
-        if template and parts and len(parts) >= 1 + ("{1}" in template):
-            return template.format(*parts)
-        return f"{name.replace('_', ' ')} of {', '.join(parts)}" if parts else name.replace("_", " ")
+    def _say_errors(self, parts: Sequence[ast.expr]) -> Clause:
+        first = self._clauses.say(parts[0])
+        numbers = sorted(tuple(one.value for one in ast.walk(part) if isinstance(one, ast.Constant)) for part in parts)
+        return replace(first, relation=f"Xid {_join_words([' to '.join(map(str, some)) for some in numbers], 'or')}")
 
 
-def _lower_first(name: str) -> str:
-    """Returns a name as it stands within a sentence; abbreviations keep their capitals."""
-    return name if name[1:2].isupper() or not name else name[0].lower() + name[1:]
+def _is_told_by_age(missing: ast.expr, others: Sequence[ast.expr]) -> bool:
+    """Returns whether another part says for how long there has been no such data."""
+    ages = [part for other in others for part in ast.walk(other) if function_name(part) == "age"]
+    return any(signal_ids(part) == signal_ids(missing) for part in ages)
 
 
-def _quantity(node: ast.BinOp) -> str:
-    """Returns `60 %` of a number times a unit, '' of anything else."""
-    number, sign = node.left, ""
-    if isinstance(number, ast.UnaryOp) and isinstance(number.op, ast.USub):
-        number, sign = number.operand, "−"
-    if not (isinstance(node.op, ast.Mult) and isinstance(number, ast.Constant) and isinstance(node.right, ast.Name)):
-        return ""
-    unit = "%" if node.right.id == "percent" else node.right.id
-    return f"{sign}{number.value:g} {unit}" if isinstance(number.value, int | float) else ""
+def _is_error_number(node: ast.expr) -> bool:
+    """Returns whether a part compares the last driver error with numbers."""
+    if not isinstance(node, ast.Compare) or signal_ids(node) != (ERROR_SIGNAL,):
+        return False
+    measured = node.left if len(node.ops) == 1 else node.comparators[0]
+    numbers = [node.comparators[0]] if len(node.ops) == 1 else [node.left, *node.comparators[1:]]
+    is_plain = isinstance(measured, ast.Attribute) and all(isinstance(one, ast.Constant) for one in numbers)
+    return is_plain and (len(node.ops) == 2 or isinstance(node.ops[0], ast.Eq))
+
+
+def _merge_two(first: Clause, second: Clause, *, is_and: bool) -> Clause | None:
+    """Returns one clause for two about one thing, or that say one thing; None where neither is so."""
+    word = "and" if is_and else "or"
+    if not first.relation or first.subject == "there" or first.verb != second.verb or first.notes != second.notes:
+        return None
+    if first.subject == second.subject:
+        return replace(first, relation=f"{first.relation} {word} {second.relation}")
+    if first.relation == second.relation and not is_and:
+        return replace(first, subject=f"{first.subject} or {second.subject}")
+    return None
+
+
+def _join_parts(parts: list[str], *, is_and: bool, inside: type[ast.boolop] | None) -> str:
+    has_comma = any("," in part for part in parts[:-1])
+    if is_and:
+        return (", and " if has_comma or (len(parts) > 2 and not inside) else " and ").join(parts)
+    if inside is ast.And and (len(parts) > 1 or "Xid" not in parts[0]):
+        return f"either {(', or ' if has_comma else ' or ').join(parts)}"
+    return ", or ".join(parts)
+
+
+def _join_words(words: Sequence[str], last: str) -> str:
+    return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else words[0]
+
+
+def _begin_sentence(text: str) -> str:
+    begins_with_id = "." in text.partition(" ")[0]
+    return text if begins_with_id else text[:1].upper() + text[1:]
+
+
+# --- summaries
+
+
+def _summarise(tree: ast.expr, words_of: WordsOf) -> str:
+    """Returns by which signals an expression judges, '' where there are none."""
+    ways: dict[str, dict[str, str]] = {"peers": {}, "past": {}, "": {}}
+    terms = TermWriter(words_of)
+    for id_, way in _judged_signals(tree, ""):
+        name = terms.say_signal(id_).text
+        ways[way].setdefault(id_, f"how often {name.removeprefix(TIMES)}" if name.startswith(TIMES) else name)
+    compared = {*ways["peers"], *ways["past"]}
+    plain = [text for id_, text in ways[""].items() if id_ not in compared]
+    named = [f"looks at {_join_judged(plain)}"] if plain else []
+    past, peers = (_join_judged(list(ways[way].values())) for way in ("past", "peers"))
+    if past and past == peers:
+        named.append(f"compares {past} with the past and with its peers")
+    elif past or peers:
+        sides = [f"{names} with {what}" for names, what in ((past, "the past"), (peers, "its peers")) if names]
+        named.append(f"compares {', and '.join(sides)}")
+    return ", and ".join(named)
+
+
+def _join_judged(names: Sequence[str]) -> str:
+    more = len(names) - MAX_JUDGED
+    return "" if not names else _join_words([*names[:MAX_JUDGED], f"{more} more"] if more > 1 else names, "and")
+
+
+def _judged_signals(node: ast.AST, way: str) -> Iterator[tuple[str, str]]:
+    """Yields the signals of a part, each with what it is judged against: peers, past, or '' for a fixed bound."""
+    name = function_name(node)
+    way = "peers" if name in PEER_FUNCTIONS else "past" if name in PAST_FUNCTIONS else way
+    if name == "known":
+        return
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        for id_ in signal_ids(node):
+            yield id_, way
+        return
+    for part in ast.iter_child_nodes(node):
+        yield from _judged_signals(part, way)

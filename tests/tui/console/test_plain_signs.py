@@ -69,15 +69,22 @@ def test_nothing_is_called_healthy_while_it_still_reads(screen):
 
 def test_evidence_is_told_in_words_and_its_expressions_by_a_key():
     plain = shown((120, 60), ("enter",))
-    assert "The mean over 4 s of" in plain
+    assert "is above 60 %, averaged over 4 s" in plain
     assert "mean(" not in plain
     exact = shown((120, 60), ("enter", "e"))
     assert "mean(wire.last_sender_share, 4s) > 60%" in exact
     assert shown((120, 60), ("enter", "e", "e")) == plain
 
 
-def test_only_the_incident_is_sure_and_what_else_it_could_be_merely_fits():
+def test_only_the_incident_has_a_number_and_what_else_it_could_be_has_none():
     text = shown((80, 24))
     assert text.count("% sure") >= 1
-    assert "otherwise Fabric congestion (fits to 31 %)" in text
-    assert " or        " not in text
+    assert "otherwise Fabric congestion" in text
+    assert "31 %" not in text + shown((120, 60), ("enter",)) + shown((120, 60), ("enter", "e"))
+
+
+@pytest.mark.parametrize("keys", [("2",), ("2", "v"), ("2", "v", "v")], ids=["racks", "groups", "matrix"])
+def test_the_legend_of_a_fabric_is_whole_at_eighty_columns(keys):
+    (head,) = (row for row in shown((80, 24), keys).splitlines() if "racks" in row)
+    assert "…" not in head
+    assert len(head.split("matrix", 1)[1].strip()) > 20

@@ -31,7 +31,7 @@ def test_the_short_form_has_no_expressions_and_no_long_lists():
     shown = to_plain_text(incident_layout.short_lines(many, WORDS, NOW, 100))
     assert ">" not in shown
     assert "seen      late (12.4 ms), same rank (97 %)" in shown
-    assert "otherwise Fabric congestion (fits to 31 %); 18 not judged for want of telemetry" in shown
+    assert "otherwise Fabric congestion; 18 conditions without telemetry not judged" in shown
     assert "decides   against Fabric congestion: CNP, ECN and round-trip time rise together" in shown
     assert "and 3 more" in shown
     assert "explains  ! Pipeline bubble on group B" in shown
@@ -45,7 +45,7 @@ def test_the_full_detail_has_evidence_and_advice():
         "94 % sure",
         "since 12:19:13 UTC, for 75 s",
         "12.4 ms",
-        "(31 %): CNP",
+        "Fabric congestion: CNP",
         "no data for gpu.clock_ratio",
         "undo: put it back",
         "verify: wire.onset_lag falls",
@@ -65,12 +65,12 @@ def test_candidates_without_telemetry_are_counted_and_located():
     several = to_plain_text(
         incident_layout.full_lines(replace(ROOT, candidates=("fabric-congestion", "unheard-of")), WORDS, NOW, 100)
     )
-    assert "2 candidates without telemetry: Fabric congestion, unheard-of" in several
+    assert "2 conditions without telemetry: Fabric congestion, unheard-of" in several
     apart = replace(ROOT, candidates=("unheard-of",), elsewhere=(("unheard-of", ("A", "B", "C", "D", "E")),))
     assert "telemetry: unheard-of (at A, B, C or elsewhere)" in to_plain_text(
         incident_layout.full_lines(apart, WORDS, NOW, 100)
     )
-    assert "possibly" not in to_plain_text(incident_layout.full_lines(ROOT, WORDS, NOW, 100))
+    assert "unjudged" not in to_plain_text(incident_layout.full_lines(ROOT, WORDS, NOW, 100))
 
 
 def test_another_incident_is_named_in_the_history():

@@ -16,7 +16,7 @@ from skewscope.tui.render.filter_query import FilterTable
 from skewscope.tui.render.heat_map import FULL_DEVIATION, HeatMap, HeatMapBuilder, HeatMapRow, heat_map_rows
 from skewscope.tui.render.node_lookup import NodeScope
 from skewscope.tui.render.peer_matrix import PeerMatrix, build_peer_matrix
-from skewscope.tui.render.text import Line, Span, cut, fit, line, pad, wrap
+from skewscope.tui.render.text import Line, Span, cut, fit, line, pad, width, wrap
 
 VIEWS = ("racks", "groups", "matrix")
 LABEL_WIDTH = 14
@@ -128,7 +128,9 @@ class FabricModel(ScreenModel):
         names: list[Span] = [(" ", "")]
         for n, name in enumerate(VIEWS):
             names += [(f" {name} ", "bar" if n == self.view_index else "dim")]
-        legend: Span = (f"  {self._legend()}", "dim")
+        room = columns - sum(width(text) for text, _ in names) - 2
+        legends = self._legends()
+        legend: Span = (f"  {next((text for text in legends if width(text) <= room), legends[-1])}", "dim")
         chip = status.filter_lines(self.filter, self.filter_error, (self.count, self.total), columns)
         head = [fit((*names, legend), columns)]
         if self.view == "racks" and self.count and rows > 3:
@@ -137,17 +139,17 @@ class FabricModel(ScreenModel):
             head += self.peer_matrix.header_lines(LABEL_WIDTH + 1, columns)
         return [*head, *chip]
 
-    def _legend(self) -> str:
+    def _legends(self) -> tuple[str, ...]:
+        """Returns the legend of the view, from long to short."""
         if self.view == "racks":
-            return "░▒ deviation, █✖ critical, █! warning, ? no data; enter restricts to a node"
+            signs = "█✖ critical, █! warning, ░▒ deviation, ? no data"
+            return f"{signs}; enter restricts to a node", signs, "✖! incident, ? no data"
         if self.view == "groups":
-            return "lateness of each member; ━▶ starts at the slow one"
-        what = (
-            f"{self.peer_matrix.signal} in {self.peer_matrix.group}"
-            if self.peer_matrix.signal
-            else "no pairwise series in this group"
-        )
-        return f"{what}; rows observe columns; < > another signal"
+            return "lateness of each member; ━▶ starts at the slow one", "━▶ starts at the slow one"
+        if not self.peer_matrix.signal:
+            return "no pairwise series in this group; < > another signal", "no pairwise series here"
+        what = f"{self.peer_matrix.signal} in {self.peer_matrix.group}"
+        return f"{what}; rows observe columns; < > another signal", f"{what}; < > another signal", what
 
     def _cell_width(self, columns: int) -> int:
         """Returns the columns of one node's cell."""
