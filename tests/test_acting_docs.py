@@ -63,7 +63,7 @@ def test_every_example_is_valid(page, tmp_path):
     found = examples(page)
     assert found
     for text in found:
-        for word in re.findall(r"\b(?:file|token_file): (\S+)", text):
+        for word in re.findall(r"\b(?:file|token_file|eth2): (\S+)", text):
             if "/" not in word:
                 (tmp_path / word.rstrip("}")).write_text("a-key-of-at-least-thirty-two-characters")
         document = yamlfile.parse(text, str(tmp_path / "skewscope.yaml"))

@@ -22,7 +22,7 @@ from skewscope.adapters.actions.settings import ACT, ActionSettings
 from skewscope.adapters.actions.steps import LOST_TARGET, POLICY, ActionSteps, Measure, describe_trouble
 from skewscope.adapters.actions.view import IncidentView
 from skewscope.adapters.targets.common.base import Target, TargetError
-from skewscope.engine.actions import lifecycle
+from skewscope.engine.actions import by_hand, lifecycle
 from skewscope.engine.actions.action import (
     APPLIED,
     APPLYING,
@@ -353,6 +353,20 @@ class Coordinator:
             return lifecycle.begin_undo(action, said, t, who)
 
         return await self._decide(id_, choose, AuditNote(self.view.t, who, f"action undo: {why}"))
+
+    async def confirm(self, id_: str, who: str, why: str) -> Action:
+        """Takes a person's word that the calls of an action, or those of its undo, were run by hand.
+
+        Raises:
+            ActionRequestError: there is no such action, or it waits for nobody.
+        """
+
+        def choose(action: Action) -> Action:
+            if not by_hand.awaits_person(action):
+                raise ActionRequestError(f"{id_} is {action.state}, and waits for nobody to run its calls")
+            return by_hand.confirm(action, who, why, self.view.t)
+
+        return await self._decide(id_, choose, AuditNote(self.view.t, who, f"action done by hand: {why}"))
 
     async def _decide(self, id_: str, choose: Callable[[Action], Action], note: AuditNote) -> Action:
         if not self.may_act():

@@ -11,7 +11,7 @@ from typing import Any
 
 from skewscope.adapters.actions.carry_out import read_member
 from skewscope.adapters.actions.coordinator import Coordinator
-from skewscope.adapters.actions.planner import describe_reason
+from skewscope.adapters.actions.planner import add_undo, describe_reason
 from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
 from skewscope.adapters.actions.surroundings import read_surroundings
 from skewscope.adapters.targets.common.base import Target, TargetError
@@ -78,7 +78,7 @@ async def _plan(
 ) -> PlannedChange:
     planner, settings = coordinator.planner, coordinator.settings
     target = planner.targets[option.target]
-    mode = settings.mode_of(incident.condition, incident.rule, option.target, option.kind)
+    mode = settings.mode_of_option(option, incident)
     mitigation = planner.catalogue.mitigations[option.mitigation]
     reason = describe_reason(incident)
     change = Change(option.kind, option.target, option.member, DRY_RUN_ID, reason, share=option.share)
@@ -93,7 +93,7 @@ async def _plan(
     trouble = ""
     if before.serving is False or standing != ABSENT:
         trouble = "the member is out of use already" if before.serving is False else "it is made already"
-    plan = describe_plan(option, incident, mitigation, calls)
+    plan = add_undo(describe_plan(option, incident, mitigation, calls), target, change, before, state)
     made = build_reason(incident, option.mitigation)
     t = coordinator.view.t
     action = Action(DRY_RUN_ID, PROPOSED, change, made, option.scope, plan, t, option.reversible)

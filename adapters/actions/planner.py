@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.actions.carry_out import read_member
 from skewscope.adapters.actions.settings import OBSERVE, ActionSettings
-from skewscope.adapters.targets.common.base import Target, TargetError
-from skewscope.adapters.targets.common.calls import describe_calls
-from skewscope.engine.actions.action import PROPOSED, Action, name_action
-from skewscope.engine.actions.change import ABSENT, Change
+from skewscope.adapters.targets.common.base import ByHandTarget, Target, TargetError
+from skewscope.adapters.targets.common.calls import Call, FileCall, describe_calls
+from skewscope.engine.actions.action import PROPOSED, Action, ActionPlan, name_action
+from skewscope.engine.actions.change import ABSENT, Change, MemberState, TargetState
 from skewscope.engine.actions.planning import Option, TargetOffer, build_reason, describe_plan, list_options
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
@@ -35,11 +35,7 @@ class Planner:
         """Returns the changes that may be planned for an incident, in order."""
         offers: Sequence[TargetOffer] = [TargetOffer(t.name, t.members, t.support) for t in self.targets.values()]
         options = list_options(incident, offers, self.topology, self.catalogue, past)
-        return tuple(
-            one
-            for one in options
-            if settings.mode_of(incident.condition, incident.rule, one.target, one.kind) != OBSERVE
-        )
+        return tuple(one for one in options if settings.mode_of_option(one, incident) != OBSERVE)
 
     async def plan(
         self, option: Option, incident: Incident, t: float, settings: ActionSettings
@@ -51,7 +47,7 @@ class Planner:
             TargetError: the target does not answer.
         """
         target = self.targets[option.target]
-        mode = settings.mode_of(incident.condition, incident.rule, option.target, option.kind)
+        mode = settings.mode_of_option(option, incident)
         reason = build_reason(incident, option.mitigation)
         change = Change(option.kind, option.target, option.member, "", describe_reason(incident), share=option.share)
         change = replace(change, action=name_action(reason, change, t))
@@ -63,9 +59,25 @@ class Planner:
         except TargetError as error:
             raise ImpossibleChangeError(str(error)) from None
         mitigation = self.catalogue.mitigations[option.mitigation]
-        plan = describe_plan(option, incident, mitigation, calls)
+        plan = add_undo(describe_plan(option, incident, mitigation, calls), target, change, before, state)
         action = Action(change.action, PROPOSED, change, reason, option.scope, plan, t, option.reversible)
         return action.note(t, "planned"), mode
+
+
+def add_undo(plan: ActionPlan, target: Target, change: Change, before: MemberState, state: TargetState) -> ActionPlan:
+    """Returns a plan that a person runs with the very calls that take it back; any other as it is."""
+    if not plan.by_hand or not isinstance(target, ByHandTarget):
+        return plan
+    return replace(plan, undo="; ".join(map(_tell_call, target.render_restore(change, before, state))))
+
+
+def _tell_call(call: Call) -> str:
+    """Returns a call as a part of a line: of a file only what is written anew."""
+    text = call.describe()
+    if not isinstance(call, FileCall):
+        return " ".join(text.split())
+    lines = [line.removeprefix("+").strip() for line in text.splitlines() if line.startswith("+")]
+    return f"in {call.path}: {' and '.join(lines[1:]) or 'without the line of the change'}"
 
 
 def describe_reason(incident: Incident) -> str:

@@ -9,6 +9,7 @@ from skewscope.adapters.config.fields import read_number
 from skewscope.adapters.targets.common.base import Target
 from skewscope.engine.actions.lifecycle import Timing
 from skewscope.engine.actions.limits import WEEKDAYS, ActionLimits, Breaker, TimeWindow
+from skewscope.engine.actions.planning import Option
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
@@ -54,6 +55,11 @@ class ActionSettings:
             if all(not getattr(each, name) or value in getattr(each, name) for name, value in named.items()):
                 return each.mode
         return self.mode
+
+    def mode_of_option(self, option: Option, incident: Incident) -> str:
+        """Returns the mode of an option; what a person has to run is never more than proposed."""
+        mode = self.mode_of(incident.condition, incident.rule, option.target, option.kind)
+        return PROPOSE if option.by_hand and mode == ACT else mode
 
     @property
     def is_observing(self) -> bool:

@@ -19,7 +19,7 @@ from skewscope.adapters.actions.surroundings import read_surroundings
 from skewscope.adapters.actions.traffic import check_traffic
 from skewscope.adapters.actions.view import IncidentView
 from skewscope.adapters.targets.common.base import Target, TargetError
-from skewscope.engine.actions import lifecycle
+from skewscope.engine.actions import by_hand, lifecycle
 from skewscope.engine.actions.action import (
     APPLIED,
     APPLYING,
@@ -108,6 +108,8 @@ class ActionSteps:
             await self._wait(action, trouble)
         elif not action.is_in_place:
             return
+        elif by_hand.awaits_person(action):
+            self.book.replace(action, replace(action, waiting=trouble, next_try=t + by_hand.POLL))
         elif action.state in (APPLYING, UNDOING):
             failed = lifecycle.note_failure(action, trouble, timing, t)
             what = "undo" if action.state == UNDOING else "action"
@@ -180,8 +182,25 @@ class ActionSteps:
 
     # --- apply and undo
 
+    async def _await_person(self, target: Target, action: Action) -> None:
+        """Looks whether a person has run the calls of an action, or has taken it back."""
+        assert action.before is not None
+        standing = target.find_standing(action.change, action.before, await target.read_state())
+        t = self.view.t
+        if action.state == APPLYING:
+            found = by_hand.await_run(action, standing, self._find_obstacle(action), self.settings.timing, t)
+        else:
+            found = by_hand.await_undo(action, standing, t)
+        if found.history == action.history:
+            self.book.replace(action, found)
+        else:
+            await self._settle(action, found, f"action {found.state}: {found.history[-1][1]}")
+
     async def _apply(self, target: Target, action: Action) -> None:
-        """Makes the calls; after a restart, those that are left."""
+        """Makes the calls; after a restart, those that are left. Those that a person runs are waited for."""
+        if action.plan.by_hand:
+            await self._await_person(target, action)
+            return
         assert action.before is not None
         present = action
 
@@ -237,6 +256,9 @@ class ActionSteps:
 
     async def _undo(self, target: Target, action: Action) -> None:
         """Takes back what is left of a change, and reads the state."""
+        if action.plan.by_hand and action.reversible:
+            await self._await_person(target, action)
+            return
         assert action.before is not None
         t = self.view.t
         if not action.reversible:
@@ -282,7 +304,7 @@ class ActionSteps:
         assert action.before is not None
         t, incident = self.view.t, action.reason.incident
         state = await target.read_state()
-        standing = target.find_standing(action.change, action.before, state)
+        standing = by_hand.read_standing(action, target.find_standing(action.change, action.before, state))
         probe_good: bool | None = None
         if action.state == VERIFIED and standing == OURS and self.view.is_firing(incident) is not True:
             peers = [m.member for m in state.members.values() if m.serving and m.member != action.change.member]

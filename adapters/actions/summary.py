@@ -13,6 +13,7 @@ from skewscope.engine.actions.action import (
     VERIFIED,
     Action,
 )
+from skewscope.engine.actions.by_hand import awaits_person
 
 MAX_LISTED = 5
 NEWS_STATES = (PROPOSED, APPLYING, VERIFIED, DONE, UNDONE, FAILED, OVERRIDDEN)
@@ -43,8 +44,17 @@ def describe_actions(actions: Iterable[Action], incident: str) -> tuple[str, ...
 def describe_news(action: Action, before: str, was_stuck: bool) -> str:
     """Returns what a person has to be told of an action that was in a state before; '' for nothing."""
     if action.stuck and not was_stuck:
-        return f"{describe_action(action)}; it is tried again, but needs a person: {action.waiting}"
+        tried = "it" if action.plan.by_hand else "it is tried again, but"
+        return f"{describe_action(action)}; {tried} needs a person: {action.waiting}{_ask_for_word(action)}"
     if action.state == before or action.state not in NEWS_STATES:
         return ""
     ask = f"; approve it with `skewscope act approve {action.id} --why REASON`" if action.state == PROPOSED else ""
-    return f"{describe_action(action)}{ask}"
+    return f"{describe_action(action)}{ask}{_ask_for_word(action)}"
+
+
+def _ask_for_word(action: Action) -> str:
+    """Returns what a person has to do and say; '' where nobody is waited for."""
+    if not awaits_person(action):
+        return ""
+    first = "; run its calls" if action.state == APPLYING else ""
+    return f"{first}, then say so with `skewscope act done {action.id} --why REASON`"

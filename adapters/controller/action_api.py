@@ -1,4 +1,4 @@
-"""Actions over HTTP: list, show, approve, refuse, undo; targets with their state."""
+"""Actions over HTTP: list, show, approve, refuse, undo, done by hand; targets with their state."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -129,6 +129,11 @@ async def refuse_action(request: Request, context: "ApiContext") -> Response:
 async def undo_action(request: Request, context: "ApiContext") -> Response:
     """Has a change in place taken back."""
     return await _answer_request(request, context, _coordinator(context).undo)
+
+
+async def confirm_action(request: Request, context: "ApiContext") -> Response:
+    """Takes a person's word that the calls of an action were run by hand."""
+    return await _answer_request(request, context, _coordinator(context).confirm)
 
 
 async def _answer_request(request: Request, context: "ApiContext", do: PersonRequest) -> Response:

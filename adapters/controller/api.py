@@ -412,6 +412,7 @@ ROUTES = (
             ("approve", "Approves a proposal; the body holds `why`.", action_api.approve_action),
             ("refuse", "Refuses an action that has not begun.", action_api.refuse_action),
             ("undo", "Has a change in place taken back.", action_api.undo_action),
+            ("done", "Says that the calls of an action were run by hand.", action_api.confirm_action),
         )
     ),
     Route(

@@ -8,7 +8,7 @@ are no owner marks: a change is ours while the value is the very one that it giv
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from skewscope.adapters.config.fields import read_path
@@ -33,11 +33,13 @@ class RenderedSettings:
     tool: str
     outputs: tuple[tuple[str, str], ...] = ()
     """Files with the recorded outputs, by member."""
+    parameters: tuple[tuple[str, str], ...] = ()
+    """What a change sets, such as the rate of a limit; sorted by name."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> RenderedSettings:
     """Parses the settings of one entry; problems are added to `fields`."""
-    fields.check_keys(at, ("kind", "tool", "members", "outputs"), COMMON_FIELDS)
+    fields.check_keys(at, ("kind", "tool", "members", "outputs", "parameters"), COMMON_FIELDS)
     common = read_common(fields, at, name)
     tool = fields.required_text((*at, "tool"), choice=DIALECTS)
     outputs = fields.value_at((*at, "outputs"))
@@ -50,7 +52,27 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> RenderedSettings:
         if member not in outputs:
             fields.add_problem((*at, "outputs"), f"no file for {member!r:.80}", "one for each member")
     paths = tuple(sorted((str(key), read_path(fields, (*at, "outputs", key))) for key in outputs))
-    return RenderedSettings(common, tool, paths)
+    return RenderedSettings(common, tool, paths, read_parameters(fields, (*at, "parameters"), tool))
+
+
+def read_parameters(fields: FieldReader, at: FieldPath, tool: str) -> tuple[tuple[str, str], ...]:
+    """Parses what a change sets, and lets the tool's dialect check it."""
+    if fields.value_at(at) is None or tool not in DIALECTS:
+        return ()
+    dialect = DIALECTS[tool]
+    fields.check_keys(at, dialect.parameters)
+    values = {name: fields.value_at((*at, name)) for name in sorted(dialect.parameters)}
+    if None in values.values():
+        return ()
+    found = tuple((name, str(value)) for name, value in values.items())
+    change = Change(dialect.kind, "", "", "", parameters=found)
+    try:
+        dialect.find_key(change)
+        dialect.change_value(change, dialect.sample)
+    except TargetError as error:
+        what, _, wanted = str(error).partition(" expected ")
+        fields.add_problem(at, what.rstrip(",:"), wanted or "parameters of a change")
+    return found
 
 
 def build(settings: RenderedSettings) -> "RenderedTarget":
@@ -67,7 +89,7 @@ class RenderedTarget:
 
     def __post_init__(self) -> None:
         self.dialect = DIALECTS[self.settings.tool]
-        self.support = {self.dialect.kind: ChangeSupport(note=self.dialect.note)}
+        self.support = {self.dialect.kind: ChangeSupport(note=self.dialect.note, runs=False)}
 
     @property
     def name(self) -> str:
@@ -98,7 +120,7 @@ class RenderedTarget:
         """Returns what a person runs or writes."""
         if change.kind not in self.support:
             raise TargetError(f"{self.name}: {self.settings.tool} cannot {change.kind}")
-        member = state.member(change.member)
+        member, change = state.member(change.member), self._complete(change)
         if member is None:
             raise TargetError(f"{self.name}: no member {change.member!r:.80}")
         value = self._value(change, member)
@@ -107,14 +129,18 @@ class RenderedTarget:
 
     def render_undo(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:
         """Returns what a person runs or writes to restore the former value."""
-        member = state.member(change.member)
-        if member is None or self.find_standing(change, before, state) != OURS:
+        if state.member(change.member) is None or self.find_standing(change, before, state) != OURS:
             return ()
+        return self.render_restore(change, before, state)
+
+    def render_restore(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:
+        """Returns what a person runs or writes to give a member its former value, whatever its present one is."""
+        change = self._complete(change)
         return (self._render(change, self._value(change, before), state),)
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands, by the value in the newest recorded output."""
-        member = state.member(change.member)
+        member, change = state.member(change.member), self._complete(change)
         if member is None or change.kind not in self.support:
             return FOREIGN
         now, was = self._value(change, member), self._value(change, before)
@@ -137,6 +163,12 @@ class RenderedTarget:
     async def probe(self, member: str) -> float | None:  # noqa: ARG002 - of the protocol
         """Returns None."""
         return None
+
+    def _complete(self, change: Change) -> Change:
+        """Returns a change with the parameters of the config, as far as it has none of its own."""
+        return replace(
+            change, parameters=tuple(sorted({**dict(self.settings.parameters), **dict(change.parameters)}.items()))
+        )
 
     def _value(self, change: Change, member: MemberState) -> str:
         key = f"value.{self.dialect.find_key(change)}"

@@ -99,7 +99,7 @@ class ActionFeed:
         return found
 
     def send(self, id_: str, verb: str, why: str) -> Action:
-        """Asks for `approve`, `refuse` or `undo` of an action; returns it as it is then.
+        """Asks for `approve`, `refuse`, `undo` or `done` of an action; returns it as it is then.
 
         Raises:
             SkewscopeError: the controller does not answer, or says no.

@@ -94,3 +94,5 @@ class ChangeSupport:
     """Whether it can be undone."""
     note: str = ""
     """What a plan has to say of it, such as 'the router ignores weights: the worker is removed'."""
+    runs: bool = True
+    """Whether its calls are made. Otherwise they are rendered for a person, and never without an approval."""

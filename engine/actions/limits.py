@@ -124,7 +124,9 @@ def _time_blocks(known: list[Action], limits: ActionLimits, t: float) -> Iterato
 
 
 def _bad_end(action: Action) -> float | None:
-    """Returns when an action failed or was found not to help; None where it did neither."""
+    """Returns when an action failed or was found not to help; None where it did neither, or a person ran it."""
+    if action.plan.by_hand:
+        return None
     if action.state == "failed" or action.outcome == NOT_HELPED:
         return action.ended_at if action.ended_at is not None else action.verified_at or action.started_at
     return None

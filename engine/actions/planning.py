@@ -1,7 +1,7 @@
 """From a diagnosis, its advice and the targets to the changes that could be made, the mildest first. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skewscope.engine.actions.action import FAILED, NOT_HELPED, Action, ActionPlan, ActionScope, Reason
 from skewscope.engine.actions.change import CHANGE_KINDS, DEWEIGHT, DRAIN, REQUEUE, ChangeSupport
@@ -41,6 +41,8 @@ class Option:
     share: float = 0.0
     notes: tuple[str, ...] = ()
     """What a plan has to say: milder steps that were passed over, what the target lacks."""
+    by_hand: bool = False
+    """Whether a person runs the calls."""
 
 
 def list_options(
@@ -86,7 +88,7 @@ def _options_of(
             notes = (support.note,) if support.note else ()
             yield Option(
                 *(change.kind, offer.name, offer.members[here[0].entity], mitigation.id, here[0]),
-                *(support.reversible, share, notes),
+                *(support.reversible, share, notes, not support.runs),
             )
 
 
@@ -171,10 +173,7 @@ def _explain(
         notes.append(f"{passed[place]} is passed over: {why}")
     elif place in milder:
         notes.append("a milder step was tried and did not help")
-    return Option(
-        *(option.kind, option.target, option.member, option.mitigation, option.scope, option.reversible, option.share),
-        tuple(notes),
-    )
+    return replace(option, notes=tuple(notes))
 
 
 def describe_plan(option: Option, incident: Incident, mitigation: Mitigation, calls: tuple[str, ...]) -> ActionPlan:
@@ -193,15 +192,16 @@ def describe_plan(option: Option, incident: Incident, mitigation: Mitigation, ca
     if scope.groups and scope.kind != "replica":
         touched.append(f"groups {', '.join(scope.groups[:5])}" + (" and more" if len(scope.groups) > 5 else ""))
     notes = option.notes if option.reversible else (*option.notes, "this has no undo")
+    told = "A person says that it was run" if option.by_hand else "The target reports the new state"
     return ActionPlan(
         calls=calls,
         effect=" ".join([effect, *claims]),
         risk=mitigation.risk,
         blast_radius="; ".join(touched),
         undo=mitigation.undo if option.reversible else "none",
-        verification="The target reports the new state, the work given to the member follows, and what was lost comes "
-        f"back. {mitigation.verify}",
+        verification=f"{told}, the work given to the member follows, and what was lost comes back. {mitigation.verify}",
         notes=notes,
+        by_hand=option.by_hand,
     )
 
 

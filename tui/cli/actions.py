@@ -88,6 +88,7 @@ def _person_command(name: str, summary: str) -> Callable[..., None]:
 approve = _person_command("approve", "Approve a proposal; it begins as soon as its limits allow.")
 refuse = _person_command("refuse", "Refuse an action that has not begun.")
 undo = _person_command("undo", "Have a change in place taken back; one without undo ends.")
+done = _person_command("done", "Say that the calls of an action, or of its undo, were run by hand.")
 
 
 @act.command("plan")
@@ -225,8 +226,12 @@ def _print_action(controller: ControllerAddress, answer: Any) -> None:
 
 def _next_step(action: Any) -> str:
     """Returns the commands that apply to an action in its state."""
+    from skewscope.engine.actions.by_hand import awaits_person  # noqa: PLC0415
+
     if action.state == "proposed":
         return f"skewscope act approve {action.id} --why REASON, or act refuse"
     if action.state == "approved":
         return f"skewscope act refuse {action.id} --why REASON"
+    if awaits_person(action):
+        return f"run what is said above, then skewscope act done {action.id} --why REASON; or act undo"
     return f"skewscope act undo {action.id} --why REASON" if action.is_in_place else ""

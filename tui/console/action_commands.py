@@ -1,12 +1,21 @@
-"""Key commands for the actions of a controller: approve, refuse, undo. Each is a key, then a reason and enter."""
+"""Key commands for the actions of a controller: approve, refuse, undo. Each is a key, then a reason and enter.
 
-from skewscope.engine.actions.action import APPLIED, APPLYING, APPROVED, PROPOSED, VERIFIED, Action
+Where an action waits for a person who runs its calls, the key of the approval says that this was done.
+"""
+
+from skewscope.engine.actions.action import APPLIED, APPLYING, APPROVED, PROPOSED, UNDOING, VERIFIED, Action
+from skewscope.engine.actions.by_hand import awaits_person
 from skewscope.kb.problems import SkewscopeError
 from skewscope.tui.console.commands import ConsoleCommands
 
-ALLOWED = {"approve": (PROPOSED,), "refuse": (PROPOSED, APPROVED), "undo": (APPLYING, APPLIED, VERIFIED)}
-"""States in which an action can be approved, refused or undone."""
-DEFAULT_REASONS = {"approve": "looks right", "refuse": "not wanted", "undo": "no longer wanted"}
+ALLOWED = {
+    "approve": (PROPOSED,),
+    "refuse": (PROPOSED, APPROVED),
+    "undo": (APPLYING, APPLIED, VERIFIED),
+    "done": (APPLYING, UNDOING),
+}
+"""States in which an action can be approved, refused or undone, or a person can say that it was run."""
+DEFAULT_REASONS = {"approve": "looks right", "refuse": "not wanted", "undo": "no longer wanted", "done": "was run"}
 MAX_REASON = 500
 
 
@@ -14,8 +23,10 @@ class ActionCommands(ConsoleCommands):
     """Approve, refuse and undo the action under the cursor."""
 
     def do_approve(self, _arg: int) -> None:
-        """Ask for a reason, then approve a proposal."""
-        self._ask_reason("approve")
+        """Ask for a reason, then approve a proposal, or say that the calls of an action were run by hand."""
+        screen = self.console.current_screen
+        action = screen.model.selected_action if screen else None
+        self._ask_reason("done" if action is not None and awaits_person(action) else "approve")
 
     def do_refuse(self, _arg: int) -> None:
         """Ask for a reason, then refuse an action that has not begun."""

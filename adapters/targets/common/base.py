@@ -7,7 +7,7 @@ idempotent.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from skewscope.adapters.targets.common.calls import Call
 from skewscope.engine.actions.change import Change, ChangeSupport, MemberState, TargetState
@@ -101,4 +101,13 @@ class Target(Protocol):
         Raises:
             TargetError: the member gave no answer.
         """
+        ...
+
+
+@runtime_checkable
+class ByHandTarget(Protocol):
+    """A target whose calls a person runs, and takes back without that the target has to report the change."""
+
+    def render_restore(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:
+        """Returns the calls that give a member its former value, whatever its present one is."""
         ...

@@ -37,6 +37,16 @@ class ToolDialect(Protocol):
         ...
 
     @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters of a change; all are required."""
+        ...
+
+    @property
+    def sample(self) -> str:
+        """A value that it may find, for the check of parameters."""
+        ...
+
+    @property
     def member_pattern(self) -> re.Pattern[str]:
         """The names that members may have."""
         ...
@@ -89,6 +99,8 @@ class Devlink:
 
     kind: str = LIMIT
     note: str = "rendered for a person to run on the DPU"
+    parameters: tuple[str, ...] = ("rate",)
+    sample: str = "0"
     member_pattern: re.Pattern[str] = re.compile(r"[a-z]{1,20}/[0-9A-Za-z:.]{1,40}/\d{1,6}")
     member_hint: str = "a handle such as pci/0000:03:00.0/1"
 
@@ -129,6 +141,8 @@ class MlnxQos:
 
     kind: str = LIMIT
     note: str = "rendered for a person to run on the node; the limit may differ from the rate by 10 %"
+    parameters: tuple[str, ...] = ("class", "rate")
+    sample: str = "0,0,0,0,0,0,0,0"
     member_pattern: re.Pattern[str] = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
     member_hint: str = "the name of an interface"
     line_pattern: re.Pattern[str] = re.compile(r"\s*tc: (\d) ratelimit: (unlimited|(\d+)(?:\.\d+)? Gbps)")
@@ -165,6 +179,8 @@ class Mlxconfig:
 
     kind: str = MARK
     note: str = "rendered for a person to run on the node; in effect after a reset of the firmware"
+    parameters: tuple[str, ...] = ("setting", "value")
+    sample: str = "0"
     member_pattern: re.Pattern[str] = re.compile(r"/dev/mst/[A-Za-z0-9_.]{1,60}|[0-9a-f:]{2,12}\.\d")
     member_hint: str = "a device such as /dev/mst/mt41692_pciconf0 or 03:00.0"
     line_pattern: re.Pattern[str] = re.compile(
@@ -207,6 +223,8 @@ class NcclEnvironment:
 
     kind: str = DRAIN
     note: str = "rendered for a person to write; a job reads it at its start"
+    parameters: tuple[str, ...] = ("device",)
+    sample: str = ""
     member_pattern: re.Pattern[str] = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
     member_hint: str = "the name of a job"
     variable: str = "NCCL_IB_HCA"

@@ -7,7 +7,7 @@ import pytest
 
 from skewscope.adapters.actions.carry_out import make_change, undo_change
 from skewscope.adapters.targets import target_kinds
-from skewscope.adapters.targets.common.base import TargetError
+from skewscope.adapters.targets.common.base import ByHandTarget, TargetError
 from skewscope.adapters.targets.common.calls import CommandCall, FileCall, describe_calls
 from skewscope.adapters.targets.common.settings import TargetSettings
 from skewscope.adapters.targets.rendered import RenderedSettings, RenderedTarget
@@ -133,6 +133,16 @@ def test_a_device_is_left_out_of_a_job_and_taken_back(tmp_path, text, wanted):
     assert undo.after == text
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_never_run_and_its_undo_is_known_before_the_output_is_recorded_again(tmp_path, case):
+    (tool, member, text, change), _made, undone, _later = CASES[case]
+    target = make_target(tmp_path, tool, member, text)
+    state = asyncio.run(target.read_state())
+    assert not target.support[change.kind].runs
+    assert isinstance(target, ByHandTarget)
+    assert describe_calls(target.render_restore(change, state.members[member], state)) == (undone,)
+
+
 def test_what_somebody_else_set_is_not_undone(tmp_path):
     (tool, member, text, change), *_ = CASES["devlink"]
     target = make_target(tmp_path, tool, member, text)
@@ -208,9 +218,13 @@ def test_a_strange_output_is_an_error(tmp_path, tool, member, text):
 
 SETTINGS = f"""
 targets:
-- {{kind: rendered, tool: devlink, members: {{n0: "{PORT}"}}, outputs: {{"{PORT}": out}}}}
-- {{kind: rendered, tool: mlnx_qos, members: {{n0: "eth2; reboot", n1: eth3}}, outputs: {{eth3: none}}}}
-- {{kind: rendered, tool: ethtool, members: {{n0: eth2}}, outputs: []}}
+- {{kind: rendered, tool: devlink, members: {{n0: "{PORT}"}}, outputs: {{"{PORT}": out}}, parameters: {{rate: 10Gbit}}}}
+- {{kind: rendered, tool: mlnx_qos, members: {{n0: "eth2; reboot", n1: eth3}}, outputs: {{eth3: none}}, parameters: {{
+    class: 9, rate: 1Gbit}}}}
+- {{kind: rendered, tool: ethtool, members: {{n0: eth2}}, outputs: [], parameters: {{}}}}
+- {{kind: rendered, tool: nccl, members: {{n0: job-a}}, outputs: {{job-a: out}}, parameters: {{rate: 1Gbit}}}}
+- {{kind: rendered, tool: mlxconfig, members: {{n0: "03:00.0"}}, outputs: {{"03:00.0": out}}, parameters: {{
+    setting: "a; reboot", value: 8}}}}
 """
 
 
@@ -218,12 +232,20 @@ def test_settings_are_checked(tmp_path):
     (tmp_path / "out").write_text(DEVLINK)
     fields = FieldReader(yamlfile.parse(SETTINGS, str(tmp_path / "skewscope.yaml")))
     kind = target_kinds()["rendered"]
-    good, *_ = [kind.read(fields, ("targets", n), f"t{n}") for n in range(3)]
+    good, *_ = [kind.read(fields, ("targets", n), f"t{n}") for n in range(5)]
     assert kind.build(good).members == {"n0": PORT}
     assert sorted({problem.field for problem in fields.problems}) == [
         "targets[1].members.n0",
         "targets[1].outputs",
         "targets[1].outputs.eth3",
+        "targets[1].parameters",
         "targets[2].outputs",
         "targets[2].tool",
+        "targets[3].parameters.device",
+        "targets[3].parameters.rate",
+        "targets[4].parameters",
     ]
+    # What a plan sets, which names no parameters, is what the config says.
+    target = kind.build(good)
+    (call,) = target.render_change(Change(LIMIT, "t0", PORT, "a-1"), asyncio.run(target.read_state()))
+    assert call.describe().endswith("tx_max 10000000000bit")

@@ -1,6 +1,7 @@
 """The commands `act`: what they ask a controller, and what they print of its answers."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -46,7 +47,7 @@ def answer(asked):
         verb = path.rpartition("/")[2]
         if verb == "undo":
             return 409, {"error": f"{PROPOSAL.id} is proposed: nothing of it is in place"}
-        return 200, {**ACTIONS[2], "state": {"approve": "approved", "refuse": "refused"}[verb]}
+        return 200, {**ACTIONS[2], "state": {"approve": "approved", "refuse": "refused", "done": "applied"}[verb]}
     found = {
         "/actions": {"mode": "propose", "leader": True, "actions": ACTIONS},
         f"/actions/{PROPOSAL.id}": ACTIONS[2],
@@ -115,7 +116,14 @@ def test_show_of_an_action_whose_incident_is_forgotten_still_shows_it():
     assert "is not in the present list" in " ".join(done.output.split())
 
 
-@pytest.mark.parametrize(("verb", "state"), [("approve", "approved"), ("refuse", "refused")])
+def test_show_says_how_a_person_confirms_what_was_run():
+    waiting = replace(PROPOSAL, state="applying", plan=replace(PROPOSAL.plan, by_hand=True))
+    done, _ = act("show", PROPOSAL.id, columns=99, reply=lambda _: (200, action_to_json(waiting)))
+    told = " ".join(done.output.split())
+    assert f"run what is said above, then skewscope act done {PROPOSAL.id} --why REASON; or act undo" in told
+
+
+@pytest.mark.parametrize(("verb", "state"), [("approve", "approved"), ("refuse", "refused"), ("done", "applied")])
 def test_what_a_person_decides_is_sent_with_the_reason(verb, state):
     done, asked = act(verb, PROPOSAL.id, "--why", "I looked")
     assert (done.exit_code, done.output) == (0, f"{PROPOSAL.id}: drain w2 at front: {state}.\n")
@@ -123,7 +131,7 @@ def test_what_a_person_decides_is_sent_with_the_reason(verb, state):
     assert (asked[0].body, asked[0].content_type) == ({"why": "I looked"}, "application/json")
 
 
-@pytest.mark.parametrize("verb", ["approve", "refuse", "undo"])
+@pytest.mark.parametrize("verb", ["approve", "refuse", "undo", "done"])
 def test_nothing_is_decided_without_a_reason(verb):
     done, asked = act(verb, PROPOSAL.id)
     assert (done.exit_code, asked) == (2, [])

@@ -1,5 +1,7 @@
 """The actions of a controller in the console: shown with their evidence, decided with two keys."""
 
+from dataclasses import replace
+
 import pytest
 
 from skewscope.adapters.actions.action_json import MitigationOutcomes
@@ -26,7 +28,8 @@ class FakeFeed(ActionFeed):
 
     def send(self, id_, verb, why):
         self.sent.append((id_, verb, why))
-        return PROPOSAL.move(0.0, {"approve": "approved", "refuse": "refused", "undo": "undoing"}[verb], why)
+        states = {"approve": "approved", "refuse": "refused", "undo": "undoing", "done": "applied"}
+        return PROPOSAL.move(0.0, states[verb], why)
 
 
 def show(keys=("5",), size=(80, 24), feed=None, **options):
@@ -72,6 +75,22 @@ def test_states_differ_without_colour():
 )
 def test_a_decision_takes_a_key_and_a_confirmation(keys, sent):
     assert show(keys, write=True)[1].sent == sent
+
+
+def test_a_person_says_with_the_key_of_the_approval_that_calls_were_run():
+    plan = replace(PROPOSAL.plan, by_hand=True)
+    waiting = build_proposal(state="applying", plan=plan, waiting="a person runs its calls")
+    latest = ActionList("propose", actions=(waiting,))
+    text, feed = show(("5", "x", "enter"), feed=FakeFeed(latest), size=(120, 40), write=True)
+    assert feed.sent == [(waiting.id, "done", "was run")]
+    assert "run what it says; then x says so, u takes it back" in text
+    assert show(("5", "u", "enter"), feed=FakeFeed(latest), write=True)[1].sent == [
+        (waiting.id, "undo", "no longer wanted")
+    ]
+    undoing = replace(waiting, state="undoing")
+    assert show(("5", "x", "enter"), feed=FakeFeed(ActionList("act", actions=(undoing,))), write=True)[1].sent == [
+        (waiting.id, "done", "was run")
+    ]
 
 
 def test_what_has_no_undo_needs_a_typed_reason():

@@ -9,6 +9,7 @@ import numpy as np
 
 from skewscope.adapters.view.snapshot import RuleHealth
 from skewscope.engine.actions.action import APPROVED, PROPOSED, UNDOING, Action, action_to_json
+from skewscope.engine.actions.by_hand import awaits_person
 from skewscope.engine.model.incident import Advice, Incident
 from skewscope.tui.console.operator_log import OperatorLogEntry
 from skewscope.tui.console.screen_layout import ScreenLayout
@@ -354,6 +355,8 @@ def describe_keys(action: Action, *, write: bool) -> str:
         return ""
     if not write:
         return "read-only; start with --write and a token to decide"
+    if awaits_person(action):
+        return "run what it says; then x says so" + ("" if action.state == UNDOING else ", u takes it back")
     decides = {PROPOSED: "x approves it, d refuses it", APPROVED: "d refuses it"}
     return decides.get(action.state, "" if action.state == UNDOING else "u has it taken back")
 
