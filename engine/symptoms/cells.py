@@ -131,6 +131,8 @@ PENDING = 0.5
 """A counter that has stood for this part of that time may be the one that is behind."""
 MIN_GROUP_STALL_S = 60.0
 """A group that stands as a whole may wait for another one: that one is told first."""
+RANK_SIGNALS = frozenset({"nccl.coll_seq", "nccl.coll_done"})
+"""Counters that end with the process of a rank: where one stands and is still read, the job has not ended."""
 STEP_SIGNAL = "step.duration"
 """Comes once a step, of a whole group."""
 PART_SIGNAL = "step.compute_time"
@@ -138,8 +140,8 @@ PART_SIGNAL = "step.compute_time"
 STEP_SYMPTOM = "stopped-progress"
 MISSED_STEPS = 5.0
 """A step that has not come for so many of its usual intervals..."""
-MIN_MISSED_S = 6.0
-"""...and for so many seconds..."""
+MIN_MISSED_S = 9.0
+"""...and for so many seconds, the longest with which a stopped job is told within ten..."""
 LONGEST_TIMES = 1.5
 """...and for so many times the longest interval of late has stopped: checkpoints and evaluations take long."""
 LONGEST_MEMORY_S = 3600.0

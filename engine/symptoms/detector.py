@@ -5,8 +5,8 @@ between two changes are judged. What a signal is compared with is said by its `j
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,33 +21,20 @@ from skewscope.engine.symptoms.cells import (
     FLAPS,
     LEAST_SERVING_SHIFT,
     LOADED_ROLES,
-    LONGEST_MEMORY_S,
-    LONGEST_TIMES,
     MIN_BAD_SAMPLES,
-    MIN_CHANGES,
     MIN_ERRORS,
-    MIN_GROUP_STALL_S,
-    MIN_INTERVALS,
-    MIN_MISSED_S,
     MIN_PEERS,
     MIN_QUIET_S,
     MIN_RUN_S,
     MIN_SILENCE_S,
-    MIN_STALL_S,
-    MISSED_STEPS,
     MOVING,
     OTHER_MIN_RUN_S,
-    PART_SIGNAL,
     PAST,
     PAST_ROLES,
     PEERS,
-    PENDING,
     POOLED_ROLES,
     REPEATS,
-    STALL_RENEWALS,
     START,
-    STEP_SIGNAL,
-    STEP_SYMPTOM,
     USUAL_S,
     USUAL_SHARE,
     CellRelations,
@@ -60,157 +47,7 @@ from skewscope.engine.symptoms.cells import (
     relate_cells,
 )
 from skewscope.engine.symptoms.levels import LevelShifts, PeerRatios
-
-
-@dataclass
-class ProgressStops:
-    """Counters that grow while work goes on, and stand."""
-
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    _changes: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    _last_change: F64 = field(default_factory=lambda: np.empty(0))
-    _stopped: Mask = field(default_factory=lambda: np.empty(0, bool))
-    _first_pending: float = np.inf
-    """When the first counter stopped of those that do not yet stand for long enough to be told."""
-
-    def grow(self) -> None:
-        """Makes room for new cells."""
-        judged = [self.cells.judgement(cell) for cell in range(len(self.cells))]
-        at = [n for n, one in enumerate(judged) if one.role == "progress" and self.cells.is_counter[n]]
-        more = len(at) - len(self.at)
-        self.at = np.array(at, np.intp)
-        self._changes = np.concatenate((self._changes, np.zeros(more, np.intp)))
-        self._last_change = np.concatenate((self._last_change, np.full(more, np.nan)))
-        self._stopped = np.zeros(len(at), bool)
-
-    def step(self, t: float) -> None:  # noqa: ARG002 - times are those of the samples
-        """Finds the counters that stand."""
-        if not len(self.at):
-            return
-        cells = self.cells
-        changed = cells.change_time[self.at]
-        self._changes += (changed > self._last_change) | (np.isnan(self._last_change) & ~np.isnan(changed))
-        self._last_change = changed
-        stand = cells.time[self.at] - changed
-        known = (self._changes > MIN_CHANGES) & ~np.isnan(cells.value[self.at])
-        limit = np.maximum(STALL_RENEWALS * cells.renewal[self.at], MIN_STALL_S)
-        self._stopped = known & (stand > limit)
-        pending = changed[known & ~self._stopped & (stand > PENDING * limit)]
-        self._first_pending = float(pending.min(initial=np.inf))
-
-    def deviations(self) -> Iterator[Deviation]:
-        """Yields the counters that stand and are behind their peers, or else the groups that stand as a whole."""
-        if not self._stopped.any():
-            return
-        cells = self.cells
-        stopped = {int(cell) for cell in self.at[self._stopped]}
-        raw = cells.state.latest[cells.series]
-        members = self._peer_groups()
-        behind: dict[int, float] = {}
-        for group in members.values():
-            ahead = max(float(raw[cell]) for cell in group)
-            late = [cell for cell in group if cell in stopped and raw[cell] < ahead]
-            behind |= {cell: max(behind.get(cell, ahead), ahead) for cell in late}
-        for cell, ahead in sorted(behind.items()):
-            since, value = float(cells.change_time[cell]), float(raw[cell])
-            yield Deviation(cells.signals[cell], cells.places[cell], PEERS, "stops", since, value, ahead)
-        if not behind and len(stopped) < len(self.at):
-            yield from self._groups_that_stand(members, stopped)
-
-    def _peer_groups(self) -> Mapping[int, Sequence[int]]:
-        """Returns the cells of each set of which some counter stands."""
-        cells, numbers = self.cells, self.cells.pair_set
-        stands, is_wanted = np.zeros(len(cells), bool), np.zeros(len(cells.set_sizes), bool)
-        stands[self.at[self._stopped]] = True
-        is_wanted[numbers[stands[cells.pair_cell]]] = True
-        some = is_wanted[numbers]
-        found: dict[int, list[int]] = {}
-        for cell, number in zip(cells.pair_cell[some].tolist(), numbers[some].tolist(), strict=True):
-            found.setdefault(number, []).append(cell)
-        return {number: group for number, group in found.items() if len(group) > 1}
-
-    def _groups_that_stand(self, members: Mapping[int, Sequence[int]], stopped: Collection[int]) -> Iterator[Deviation]:
-        """Yields the groups that have stood as a whole for long, while others of the fleet go on."""
-        cells, places = self.cells, self.cells.set_places
-        for number, group in sorted(members.items()):
-            if number not in places or not all(cell in stopped for cell in group):
-                continue
-            since = max(float(cells.change_time[cell]) for cell in group)
-            stands = max(float(cells.time[cell]) for cell in group) - since >= MIN_GROUP_STALL_S
-            if stands and self._first_pending > since + MIN_GROUP_STALL_S:
-                yield Deviation(cells.signals[group[0]], places[number], PAST, "stops", since, 0.0, 0.0)
-
-
-@dataclass
-class StepStops:
-    """Jobs whose next step does not come. Arrays are [job]; times are those of the ticks that brought the samples."""
-
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    next_stop: float = np.inf
-    """When the first of the steps that are due will count as missing, s."""
-
-    def __post_init__(self) -> None:
-        self._place, self._job, self._count = (np.empty(0, np.intp) for _ in range(3))
-        """[cell] position among the jobs, and its job, -1 for none; [job] samples. Parts: cells of members, by job."""
-        self._parts: dict[int, Index] = {}
-        self._last, self._usual, self._longest, self._value = (np.empty(0) for _ in range(4))
-        self.stopped: Mask = np.empty(0, bool)
-
-    def grow(self) -> None:
-        """Makes room for new cells; replicas that serve take no step without requests."""
-        cells = self.cells
-        at = [n for n, one in enumerate(cells.signals) if one.id == STEP_SIGNAL and cells.serving_group(n) is None]
-        more = len(at) - len(self.at)
-        self.at = np.array(at, np.intp)
-        self._place = np.full(len(cells), -1, np.intp)
-        self._place[self.at] = np.arange(len(at))
-        jobs = {cells.places[n].name: number for number, n in enumerate(at)}
-        self._job = np.array([jobs.get(one.name.split(":", 1)[0], -1) for one in cells.places], np.intp)
-        is_part = np.array([one.id == PART_SIGNAL for one in cells.signals], bool)
-        self._parts = {n: np.flatnonzero(is_part & (self._job == n)) for n in range(len(at))}
-        self._count = np.concatenate((self._count, np.zeros(more, np.intp)))
-        self._longest = np.concatenate((self._longest, np.zeros(more)))
-        for name in ("_last", "_usual", "_value"):
-            setattr(self, name, np.concatenate((getattr(self, name), np.full(more, np.nan))))
-        self.stopped = np.concatenate((self.stopped, np.zeros(more, bool)))
-
-    def step(self, t: float, new: NewSamples) -> bool:
-        """Takes in the samples of the tick that ends at `t` seconds; returns whether a job stopped or goes on."""
-        if not len(self.at):
-            return False
-        before, place = self.stopped, self._place[new.cells]
-        at = place[place >= 0]
-        self._value[at] = new.value[place >= 0]
-        interval, usual, goes = t - self._last[at], self._usual[at], ~before[at]
-        learned = usual + (np.minimum(interval, 4 * usual) - usual) / MIN_INTERVALS
-        self._usual[at] = np.where(goes, np.where(np.isnan(usual), interval, learned), usual)
-        faded = self._longest[at] * np.exp(-np.nan_to_num(interval) / LONGEST_MEMORY_S)
-        self._longest[at] = np.where(goes, np.fmax(faded, interval), faded)
-        self._count[at], self._last[at] = self._count[at] + 1, t
-        limit = np.maximum(MISSED_STEPS * self._usual, MIN_MISSED_S)
-        due = self._last + np.fmax(limit, LONGEST_TIMES * self._longest)
-        due = np.where(self._count > MIN_INTERVALS, due, np.inf)
-        self.stopped = due <= t
-        for n in np.flatnonzero(self.stopped).tolist():
-            # A fleet of which nothing comes any more has lost its telemetry, unless it is this job alone, and members
-            # that go on do not wait for one another.
-            others, parts = self.cells.time[self._job != n], self.cells.time[self._parts[n]]
-            goes_on = (parts > self._last[n] + 2 * self._usual[n]).any()
-            self.stopped[n] = not goes_on and (not len(others) or (others > self._last[n]).any())
-        self.next_stop = float(due[due > t].min(initial=np.inf))
-        return bool((self.stopped != before).any())
-
-    def deviations(self) -> Iterator[Deviation]:
-        """Yields the jobs whose step has not come."""
-        cells = self.cells
-        for n in np.flatnonzero(self.stopped).tolist():
-            cell, since, value = int(self.at[n]), float(self._last[n]), float(self._value[n])
-            # It is no longer the time of a step that is abnormal.
-            judged = replace(cells.judgement(cell), role="progress", symptom=STEP_SYMPTOM)
-            told = [replace(cells.signals[cell], judged=judged), *(cells.signals[part] for part in self._parts[n][:1])]
-            yield from (Deviation(signal, cells.places[cell], PAST, "stops", since, value, value) for signal in told)
+from skewscope.engine.symptoms.progress import ProgressStops, StepStops
 
 
 @dataclass
@@ -411,7 +248,7 @@ class SymptomDetector:
             self.paths.step(new, self.shifts)
             if self.links is not None:
                 self.links.step(new, self.shifts.median, self.paths.idle_cells())
-            self.progress.step(t)
+            self.progress.step()
             self.errors.step(new, self._floor, self._whole_times())
             self.states.step(new)
         self.deviations = {deviation.key: deviation for deviation in self._active()}

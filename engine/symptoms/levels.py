@@ -282,6 +282,12 @@ TINY = 1e-12
 UNCOMPARED_ROLES = frozenset({"share", "progress", "errors", "state"})
 """Roles that are compared in other ways."""
 STANDING_ROLES = frozenset({"time-per-work", "capacity"})
+LOAD_ROLES = frozenset({"utilisation", "workload", "throughput"})
+"""Roles of which members differ while work begins or ends: not all do so at once..."""
+LOAD_CHANGE = 2.0
+"""...which the median shows by such a factor..."""
+LOAD_CHANGE_S = 30.0
+"""...for so many seconds, in which no run begins (GPUs of a published run drew unequal power for 31 s)."""
 
 
 @dataclass
@@ -314,8 +320,9 @@ class PeerRatios:
         """[pair] when a single step was late at the last comparison."""
         self.repeats = RepeatedSteps(self.cells)
         self.ratio = np.empty(0)
-        self.median = np.empty(0)
-        """[set]"""
+        self._follows_load: Mask = np.empty(0, bool)
+        self.median, self._level, self._level_since = (np.empty(0) for _ in range(3))
+        """[set] median, what it was when the load last changed, and when that was."""
         self.worst = np.empty(0, np.intp)
         """[set] the pair with the largest ratio, and how often in a row it was the same one."""
         self._worst_run = np.empty(0, np.int64)
@@ -345,6 +352,8 @@ class PeerRatios:
         usable = (cells.set_sizes <= MAX_SET_SIZE)[cells.pair_set] if pairs else np.empty(0, bool)
         self.compared = compared[at] & usable
         self._is_distinct, self._may_stand = is_distinct[at], stands[at]
+        self._follows_load = np.array([one.role in LOAD_ROLES for one in judged], bool)[at]
+        self._level, self._level_since = widen(self._level, sets), widen(self._level_since, sets)
         members: dict[int, list[int]] = {}
         for cell, number in zip(at[self.compared].tolist(), cells.pair_set[self.compared].tolist(), strict=True):
             members.setdefault(number, []).append(cell)
@@ -367,15 +376,10 @@ class PeerRatios:
         self._may_be_late = is_step & (cells.set_sizes >= MIN_LATE_SET)[cells.pair_set]
         self.repeats.grow(is_step & self.compared)
         self._late_since = widen(self._late_since, pairs, np.nan)
-        self._waiting, self._distinct_new = (
-            widen(self._waiting, pairs, False),
-            widen(self._distinct_new, pairs, False),
-        )
+        for name in ("_waiting", "_distinct_new"):
+            setattr(self, name, widen(getattr(self, name), pairs, False))
         self._standing = widen(self._standing, pairs, 0)
-        self._standing_since, self.ratio = (
-            widen(self._standing_since, pairs, np.nan),
-            widen(self.ratio, pairs, np.nan),
-        )
+        self._standing_since, self.ratio = widen(self._standing_since, pairs), widen(self.ratio, pairs)
         self.worst, self._worst_run = widen(self.worst, sets, -1), widen(self._worst_run, sets, 0)
         self._floors = widen(self._floors, sets, 0.0)
 
@@ -422,13 +426,22 @@ class PeerRatios:
         pairs, ratio = pairs[known], ratio[known]
         if not len(pairs):
             return
-        time = np.full(len(pairs), t)
-        self.shifts.step(pairs, ratio, time)
+        self.shifts.step(pairs, ratio, np.full(len(pairs), t))
+        self._hold_back(pairs, t)
         self._count_standing(pairs, ratio, t)
         late_by = (value - middle)[known]
         self._find_late(pairs, late_by, t)
         self.repeats.step(pairs[self.shifts.count[pairs] >= MIN_PAST], self.ratio, usable, self.median, t)
         self._compare_moving(pairs, ratio, late_by / np.maximum(floor[at[pairs]], TINY), t)
+
+    def _hold_back(self, pairs: Index, t: float) -> None:
+        """Ends the runs of what follows the load where that has just changed."""
+        with np.errstate(all="ignore"):
+            change = self.median / self._level
+        changed = ~np.isnan(self.median) & ~((change < LOAD_CHANGE) & (change > 1 / LOAD_CHANGE))
+        self._level[changed], self._level_since[changed] = self.median[changed], t
+        young = t - self._level_since[self.cells.pair_set[pairs]] < LOAD_CHANGE_S
+        self.shifts.run[pairs[young & self._follows_load[pairs] & (self.shifts.shift[pairs] == 0)]] = 0
 
     def _count_standing(self, pairs: Index, ratio: F64, t: float) -> None:
         limits = self.shifts.limits

@@ -1,11 +1,6 @@
 """Symptoms as incidents: deviations of one place and time are one symptom, named after the one that says most.
 
-Its candidates are the probabilities of the conditions given what is seen: a network of two layers in the manner of
-QMR-DT. Each condition shows in the signals of its signature with a probability (always, usually, sometimes); each
-signal may also be abnormal for a reason outside the catalogue (the leak of a noisy-or). One cause is taken to be
-present. A signal that is seen and normal speaks against the conditions that show in it; one that is not seen counts
-neither way.
-Source: M. Shwe and others, "Probabilistic diagnosis using a reformulation of the INTERNIST-1/QMR knowledge base", 1991.
+Its candidates are the probabilities of the conditions given what is seen (`causes`).
 """
 
 import math
@@ -24,216 +19,32 @@ from skewscope.engine.model.incident import (
     IncidentEvidence,
 )
 from skewscope.engine.model.locality import Entity, LocalityIndex
+from skewscope.engine.symptoms.causes import Candidate, CauseModel
 from skewscope.engine.symptoms.cells import (
     LESS,
-    MOVING,
     PART_SIGNAL,
-    PAST,
     PEERS,
-    REPEATS,
     SHARES,
-    START,
     STEP_SIGNAL,
-    ZERO,
     Deviation,
     DeviationKey,
     SampleSource,
 )
 from skewscope.engine.symptoms.detector import SymptomDetector
-from skewscope.kb.model import Catalogue, Condition, SignatureItem
-from skewscope.kb.signatures import is_detectable
+from skewscope.kb.model import Catalogue
 
-SHOWS = {"always": 0.95, "usually": 0.7, "sometimes": 0.3}
-"""Probability that a condition shows in a signal, by the catalogue's word."""
-PRIORS = {"common": 0.1, "occasional": 0.03, "rare": 0.01, "": 0.03}
-LEAK = 0.03
-"""Probability that a signal is abnormal for a reason outside the catalogue."""
-POWER = 0.6
-"""Probability that the detector finds a signal in which a condition shows: some shifts are too small."""
-OTHER_COMPARISON = 0.5
-"""Weight of a deviation against something else than the signature says."""
-FIXED_MEMBER = 0.5
-"""Weight of a member that stays the slow one for a condition that moves between members."""
-OTHER_PARALLELISM = 0.3
-"""Weight of a condition of another kind of parallel group than those at the place."""
-MIN_PROBABILITY = 0.02
 NOUN = re.compile(r"\{(\w+)\}")
 """A unit that is a noun, as `{request}`."""
-MAX_CANDIDATES = 6
-PARALLELISM = {
-    "tensor-parallel": "tensor",
-    "pipeline-parallel": "pipeline",
-    "data-parallel": "data",
-    "expert-parallel": "expert",
-    "prefill-decode": "disaggregated",
-}
-SIMILAR_DIRECTIONS = {
-    "up": ("begins",),
-    "begins": ("up",),
-    "down": ("stops",),
-    "stops": ("down",),
-    "silent": ("stops", "down"),
-}
-COMPARISONS = {
-    PAST: ("past", "nominal"),
-    PEERS: ("peers", "siblings"),
-    MOVING: ("peers", "siblings"),
-    ZERO: ("siblings", "peers"),
-    REPEATS: ("past", "nominal"),
-    LESS: ("siblings", "peers"),
-    SHARES: ("siblings", "peers"),
-    START: ("past", "nominal"),
-}
-"""What a signature may compare with to mean a deviation of a form."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A condition that may cause a symptom."""
-
-    condition: str
-    probability: float
-    explained: tuple[str, ...]
-    """Ids of the abnormal signals in which it shows."""
-    normal: tuple[str, ...]
-    """Ids of signals in which it shows and that are normal."""
-    unseen: tuple[str, ...]
-    """Ids of signals in which it shows and that no source delivers here."""
-
-
-@dataclass
-class CauseModel:
-    """The conditions of a catalogue as causes of symptoms."""
-
-    catalogue: Catalogue
-    _items: Mapping[str, Mapping[str, Sequence[SignatureItem]]] = field(init=False)
-    """Items of the signature by condition and signal."""
-    _absent: Mapping[str, Mapping[str, float]] = field(init=False)
-    """Logarithm of the probability that the detector finds nothing in a signal, by condition and signal."""
-
-    def __post_init__(self) -> None:
-        self._items = {
-            name: _by_signal(one.signature)
-            for name, one in sorted(self.catalogue.conditions.items())
-            if one.signature and one.maturity != "withdrawn"
-        }
-        self._absent = {name: dict(self._absences(items)) for name, items in self._items.items()}
-
-    def _absences(self, items: Mapping[str, Sequence[SignatureItem]]) -> Iterator[tuple[str, float]]:
-        """Yields what each normal signal says; a comparison by which a signal is not judged would find nothing."""
-        for signal, parts in items.items():
-            known = [item for item in parts if is_detectable(item, self.catalogue.signals[signal])]
-            if known:
-                yield signal, math.log(1 - POWER * max(SHOWS[item.shows] for item in known))
-
-    def rank(
-        self, deviations: Collection[Deviation], delivered: Collection[str], group_kinds: Collection[str]
-    ) -> tuple[Candidate, ...]:
-        """Returns the likeliest causes of some deviations, likeliest first.
-
-        Args:
-            deviations: what is abnormal.
-            delivered: ids of the judged signals that are delivered at the place.
-            group_kinds: kinds of the parallel groups at the place.
-        """
-        by_signal: dict[str, list[Deviation]] = {}
-        for deviation in deviations:
-            by_signal.setdefault(deviation.signal.id, []).append(deviation)
-        scores = {name: self._score(name, by_signal, frozenset(delivered), group_kinds) for name in self._items}
-        # The leak alone: none of the catalogue's conditions.
-        none = len(by_signal) * math.log(LEAK)
-        top = max([*(score for score, *_ in scores.values()), none])
-        total = sum(math.exp(score - top) for score, *_ in scores.values()) + math.exp(none - top)
-        found = [
-            Candidate(name, round(math.exp(score - top) / total, 3), *parts)
-            for name, (score, *parts) in scores.items()
-            if parts[0]
-        ]
-        found.sort(key=lambda one: (-one.probability, one.condition))
-        return tuple(one for one in found[:MAX_CANDIDATES] if one.probability >= MIN_PROBABILITY)
-
-    def _score(
-        self,
-        name: str,
-        by_signal: Mapping[str, Sequence[Deviation]],
-        delivered: frozenset[str],
-        group_kinds: Collection[str],
-    ) -> tuple[float, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        condition, items, absent = self.catalogue.conditions[name], self._items[name], self._absent[name]
-        score = math.log(PRIORS.get(condition.prevalence, PRIORS[""]))
-        score += math.log(1.0 if _fits(condition, group_kinds) else OTHER_PARALLELISM)
-        explained, normal, unseen = [], [], []
-        for signal, deviations in by_signal.items():
-            shown = max((_match(item, one) for item in items.get(signal, ()) for one in deviations), default=0.0)
-            score += math.log(shown + LEAK * (1 - shown))
-            if shown:
-                explained.append(signal)
-        for signal in items:
-            if signal in by_signal:
-                continue
-            if signal not in delivered:
-                unseen.append(signal)
-            elif signal in absent:
-                score += absent[signal]
-                normal.append(signal)
-        return score, tuple(explained), tuple(normal), tuple(unseen)
-
-    def decisive_signal(self, candidates: Sequence[Candidate]) -> str:
-        """Returns the signal that is not delivered and would best tell the two likeliest candidates apart; or ''."""
-        if len(candidates) < 2:
-            return ""
-        first, second = (self._items[one.condition] for one in candidates[:2])
-        gains = {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in candidates[0].unseen}
-        gains |= {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in candidates[1].unseen}
-        best = min(gains.items(), key=lambda item: (-item[1], item[0]), default=("", 0.0))
-        return best[0] if best[1] > 0 else ""
-
-
-def _by_signal(items: Iterable[SignatureItem]) -> Mapping[str, Sequence[SignatureItem]]:
-    found: dict[str, list[SignatureItem]] = {}
-    for item in items:
-        found.setdefault(item.signal, []).append(item)
-    return found
-
-
-def _strength(items: Mapping[str, Sequence[SignatureItem]], signal: str) -> float:
-    return max((SHOWS[item.shows] for item in items.get(signal, ())), default=0.0)
-
-
-def _fits(condition: Condition, group_kinds: Collection[str]) -> bool:
-    wanted = {word.split("-")[0] for word in condition.parallelism}
-    present = {PARALLELISM.get(kind, kind) for kind in group_kinds}
-    return not present or "any" in wanted or bool(wanted & present)
-
-
-def _match(item: SignatureItem, deviation: Deviation) -> float:
-    """Returns the probability of a deviation, given the condition, by one item of its signature; 0 where it differs."""
-    if not _same_direction(item, deviation):
-        return 0.0
-    weight = 1.0 if _same_comparison(item, deviation) else OTHER_COMPARISON
-    if item.direction == "uneven" and deviation.form == PEERS:
-        weight *= FIXED_MEMBER  # what moves between members rarely stays at one
-    return SHOWS[item.shows] * weight
-
-
-def _same_direction(item: SignatureItem, deviation: Deviation) -> bool:
-    if item.direction == deviation.direction:
-        return True
-    if deviation.form == MOVING or item.direction == "uneven":
-        return item.direction in ("uneven", "up") and deviation.direction in ("uneven", "up", "down")
-    return deviation.direction in SIMILAR_DIRECTIONS.get(item.direction, ())
-
-
-def _same_comparison(item: SignatureItem, deviation: Deviation) -> bool:
-    return item.against in COMPARISONS[deviation.form]
-
-
 CLEAR_S = 10.0
 """A symptom ends when nothing of it has held for so many seconds."""
 COOL_DOWN_S = 30.0
 """A symptom that appears again at its place within this time is the same one."""
 EXPLAIN_S = 60.0
 """A diagnosis explains symptoms at its place that begin up to so many seconds after it has resolved."""
+STAGE_KIND = "data-parallel"
+"""The members of such a group are one stage of several pipelines."""
+WAITING_HOPS = 2
+"""From a pipeline over its stages to the other pipelines of a job."""
 MAX_PORTS = 16
 """Ports of a node beyond which it is a switch: its ports fail one by one."""
 INDEXED_PER_TICK = 5000
@@ -296,6 +107,8 @@ class SymptomTracker:
         """Id of the symptom of each deviation that holds."""
         self._changes: list[IncidentChange] = []
         self._tokens: dict[Entity, frozenset[str]] = {}
+        self._explainable: dict[tuple[Entity, ...], set[str]] = {}
+        """What a diagnosis may explain, by its entities."""
         self._cells_at: dict[str, dict[Entity, list[int]]] = {}
         """The cells of each place, by the names of the nodes that it lies on; '' for none."""
         self._cells_seen = 0
@@ -321,7 +134,8 @@ class SymptomTracker:
         self._index_cells(INDEXED_PER_TICK)
         deviations = self.detector.deviations
         ranked = sorted(deviations.values(), key=lambda one: one.rank)
-        touched = {self._assign(t, deviation).id for deviation in ranked}
+        stages = self._find_late_stages(ranked)
+        touched = {self._assign(t, deviation, stages.get(deviation.place, frozenset())).id for deviation in ranked}
         for key in self._owner.keys() - deviations.keys():
             del self._owner[key]
         for one in self._open():
@@ -350,13 +164,28 @@ class SymptomTracker:
 
     # --- deviations of one place
 
-    def _assign(self, t: float, deviation: Deviation) -> SymptomState:
-        """Returns the symptom of a deviation; a new one where none is open at its place."""
+    def _find_late_stages(self, deviations: Iterable[Deviation]) -> Mapping[Entity, frozenset[str]]:
+        """Returns tokens of stages of pipelines of which every member is late among its own pipeline, by late place."""
+        late: dict[str, set[Entity]] = {}
+        for one in deviations:
+            if one.form == PEERS and one.direction == "up" and one.signal.id == PART_SIGNAL:
+                for node in self.locality.nodes_of(one.place.kind, one.place.name):
+                    late.setdefault(node, set()).add(one.place)
+        found: dict[Entity, frozenset[str]] = {}
+        for group in self.locality.topology.groups if len(late) > 1 else ():
+            places = [late.get(self.locality.topology.node_of[member], set()) for member in group.members]
+            if group.kind == STAGE_KIND and len(places) > 1 and all(places):
+                found |= {place: frozenset({f"group:{group.name}"}) for place in set().union(*places)}
+        return found
+
+    def _assign(self, t: float, deviation: Deviation, stage: Collection[str]) -> SymptomState:
+        """Returns the symptom of a deviation; a new one where none is open at its place, or in its late stage."""
         key = deviation.key
         if key in self._owner:
             one = self.symptoms[self._owner[key]]
+            one.tokens |= {*stage}
         else:
-            tokens = self._tokens_of(deviation.place)
+            tokens = self._tokens_of(deviation.place) | {*stage}
             if deviation.form in (SHARES, LESS):
                 name, topology = deviation.place.name, self.locality.topology
                 # One hash of a switch places the flows of all its bundles; what they lead to is lost to all of one.
@@ -412,7 +241,13 @@ class SymptomTracker:
         one.ranked_count = len(one.deviations)
         groups = (self.locality.topology.group.get(token.removeprefix("group:")) for token in one.tokens)
         kinds = {group.kind for group in groups if group is not None}
-        one.candidates = self._causes.rank(tuple(one.deviations.values()), delivered, kinds)
+        machines = {
+            node
+            for each in one.deviations.values()
+            if each.form == PEERS and each.signal.id == PART_SIGNAL
+            for node in self.locality.nodes_of(each.place.kind, each.place.name)
+        }
+        one.candidates = self._causes.rank(tuple(one.deviations.values()), delivered, kinds, len(machines))
         one.decides = self._causes.decisive_signal(one.candidates)
 
     # --- places
@@ -471,12 +306,17 @@ class SymptomTracker:
                 self._record(t, one, f"explained by {diagnosis.id}")
                 return
 
-    def _diagnosed_tokens(self, entities: Iterable[Entity]) -> set[str]:
+    def _diagnosed_tokens(self, entities: tuple[Entity, ...]) -> set[str]:
         """Returns the tokens of all places that a diagnosis may explain; a pool reaches its replicas."""
+        if entities not in self._explainable:
+            self._explainable[entities] = self._find_explainable(entities)
+        return self._explainable[entities]
+
+    def _find_explainable(self, entities: Iterable[Entity]) -> set[str]:
         found: set[str] = set()
         for entity in entities:
             location = self.locality.location_of(entity)
-            found |= self._tokens_of(entity) | location.groups
+            found |= self._tokens_of(entity) | location.groups | self._list_waiting_groups(location.groups)
             if entity.kind in ("pool", "fleet"):
                 pools = self.locality.topology.pools
                 replicas = (
@@ -486,6 +326,17 @@ class SymptomTracker:
                     for name in pool.replicas
                 )
                 found |= {f"group:{name}" for name in replicas}
+        return found
+
+    def _list_waiting_groups(self, groups: Iterable[str]) -> set[str]:
+        """Returns tokens of the training groups that wait for some: a pipeline for its stages, these for the others."""
+        serving = {f"group:{group.name}" for group in self.locality.topology.groups if group.front_end}
+        found = {*groups} - serving
+        for _ in range(WAITING_HOPS):
+            names = [token.partition(":")[2] for token in found]
+            nodes = {node for name in names for node in self.locality.nodes_of_group(name)}
+            found |= {token for node in nodes for token in self.locality.location_of(Entity("node", node)).groups}
+            found -= serving
         return found
 
     def _symptom_of(self, deviation: Deviation) -> str:

@@ -17,7 +17,7 @@ CELLS = ("value", "time", "change_time", "renewal", "total")
 LEVELS = (*KEPT, "recent", "past")
 PAIRS = ("_waiting", "_distinct_new", "_standing", "_standing_since", "_late_since", "ratio")
 REPEATS = ("found", "since", "value", "_was_late", "_count", "_lost", "_time")
-SETS = ("_worst_run", "_floors")
+SETS = ("_worst_run", "_floors", "_level", "_level_since")
 PARTS: Mapping[str, tuple[str, ...]] = {
     "progress": ("_changes", "_last_change", "_stopped"),
     "steps": ("_count", "_last", "_usual", "_longest", "_value", "stopped"),

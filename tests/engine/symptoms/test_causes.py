@@ -3,8 +3,8 @@
 import pytest
 
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.symptoms.causes import CauseModel
 from skewscope.engine.symptoms.cells import PEERS, Deviation
-from skewscope.engine.symptoms.tracker import CauseModel
 from skewscope.kb.loader import catalogue
 
 KNOWN = catalogue()
@@ -52,3 +52,12 @@ def test_the_deciding_signal_is_one_that_is_not_seen():
 
 def test_nothing_to_decide_between_one_candidate():
     assert MODEL.decisive_signal(MODEL.rank([late()], (), ())[:1]) == ""
+
+
+def test_of_several_late_machines_each_would_need_a_fault_of_its_own():
+    one, two = (
+        {each.condition: each.probability for each in MODEL.rank([late()], (), ("pipeline-parallel",), machines)}
+        for machines in (1, 2)
+    )
+    assert one["gpu-fail-slow"] > two.get("gpu-fail-slow", 0.0)
+    assert next(iter(two)) == "pp-bubble"

@@ -1,0 +1,220 @@
+"""The likely causes of a symptom: a network of two layers in the manner of QMR-DT.
+
+Each condition shows in the signals of its signature with a probability (always, usually, sometimes); each signal may
+also be abnormal for a reason outside the catalogue (the leak of a noisy-or). One cause is taken to be present. A signal
+that is seen and normal speaks against the conditions that show in it; one that is not seen counts neither way.
+Source: M. Shwe and others, "Probabilistic diagnosis using a reformulation of the INTERNIST-1/QMR knowledge base", 1991.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from skewscope.engine.symptoms.cells import (
+    LESS,
+    MOVING,
+    PAST,
+    PEERS,
+    REPEATS,
+    SHARES,
+    START,
+    ZERO,
+    Deviation,
+)
+from skewscope.kb.model import Catalogue, Condition, SignatureItem
+from skewscope.kb.signatures import is_detectable
+
+SHOWS = {"always": 0.95, "usually": 0.7, "sometimes": 0.3}
+"""Probability that a condition shows in a signal, by the catalogue's word."""
+PRIORS = {"common": 0.1, "occasional": 0.03, "rare": 0.01, "": 0.03}
+LEAK = 0.03
+"""Probability that a signal is abnormal for a reason outside the catalogue."""
+POWER = 0.6
+"""Probability that the detector finds a signal in which a condition shows: some shifts are too small."""
+OTHER_COMPARISON = 0.5
+"""Weight of a deviation against something else than the signature says."""
+FIXED_MEMBER = 0.5
+"""Weight of a member that stays the slow one for a condition that moves between members."""
+OTHER_PARALLELISM = 0.3
+"""Weight of a condition of another kind of parallel group than those at the place."""
+LOCAL_GROUPS = frozenset({"gpu", "host", "pcie"})
+"""Groups of conditions that hit one machine: of several late machines each would need a fault of its own."""
+MAX_MACHINES = 3
+"""Machines from which on more of them say no more."""
+MIN_PROBABILITY = 0.02
+MAX_CANDIDATES = 6
+PARALLELISM = {
+    "tensor-parallel": "tensor",
+    "pipeline-parallel": "pipeline",
+    "data-parallel": "data",
+    "expert-parallel": "expert",
+    "prefill-decode": "disaggregated",
+}
+SIMILAR_DIRECTIONS = {
+    "up": ("begins",),
+    "begins": ("up",),
+    "down": ("stops",),
+    "stops": ("down",),
+    "silent": ("stops", "down"),
+}
+COMPARISONS = {
+    PAST: ("past", "nominal"),
+    PEERS: ("peers", "siblings"),
+    MOVING: ("peers", "siblings"),
+    ZERO: ("siblings", "peers"),
+    REPEATS: ("past", "nominal"),
+    LESS: ("siblings", "peers"),
+    SHARES: ("siblings", "peers"),
+    START: ("past", "nominal"),
+}
+"""What a signature may compare with to mean a deviation of a form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A condition that may cause a symptom."""
+
+    condition: str
+    probability: float
+    explained: tuple[str, ...]
+    """Ids of the abnormal signals in which it shows."""
+    normal: tuple[str, ...]
+    """Ids of signals in which it shows and that are normal."""
+    unseen: tuple[str, ...]
+    """Ids of signals in which it shows and that no source delivers here."""
+
+
+@dataclass
+class CauseModel:
+    """The conditions of a catalogue as causes of symptoms."""
+
+    catalogue: Catalogue
+    _items: Mapping[str, Mapping[str, Sequence[SignatureItem]]] = field(init=False)
+    """Items of the signature by condition and signal."""
+    _absent: Mapping[str, Mapping[str, float]] = field(init=False)
+    """Logarithm of the probability that the detector finds nothing in a signal, by condition and signal."""
+
+    def __post_init__(self) -> None:
+        self._items = {
+            name: _by_signal(one.signature)
+            for name, one in sorted(self.catalogue.conditions.items())
+            if one.signature and one.maturity != "withdrawn"
+        }
+        self._absent = {name: dict(self._absences(items)) for name, items in self._items.items()}
+
+    def _absences(self, items: Mapping[str, Sequence[SignatureItem]]) -> Iterator[tuple[str, float]]:
+        """Yields what each normal signal says; a comparison by which a signal is not judged would find nothing."""
+        for signal, parts in items.items():
+            known = [item for item in parts if is_detectable(item, self.catalogue.signals[signal])]
+            if known:
+                yield signal, math.log(1 - POWER * max(SHOWS[item.shows] for item in known))
+
+    def rank(
+        self,
+        deviations: Collection[Deviation],
+        delivered: Collection[str],
+        group_kinds: Collection[str],
+        machines: int = 1,
+    ) -> tuple[Candidate, ...]:
+        """Returns the likeliest causes of some deviations, likeliest first.
+
+        Args:
+            deviations: what is abnormal.
+            delivered: ids of the judged signals that are delivered at the place.
+            group_kinds: kinds of the parallel groups at the place.
+            machines: machines on which members are late.
+        """
+        by_signal: dict[str, list[Deviation]] = {}
+        for deviation in deviations:
+            by_signal.setdefault(deviation.signal.id, []).append(deviation)
+        more = max(min(machines, MAX_MACHINES) - 1, 0)
+        scores = {name: self._score(name, by_signal, frozenset(delivered), group_kinds, more) for name in self._items}
+        # The leak alone: none of the catalogue's conditions.
+        none = len(by_signal) * math.log(LEAK)
+        top = max([*(score for score, *_ in scores.values()), none])
+        total = sum(math.exp(score - top) for score, *_ in scores.values()) + math.exp(none - top)
+        found = [
+            Candidate(name, round(math.exp(score - top) / total, 3), *parts)
+            for name, (score, *parts) in scores.items()
+            if parts[0]
+        ]
+        found.sort(key=lambda one: (-one.probability, one.condition))
+        return tuple(one for one in found[:MAX_CANDIDATES] if one.probability >= MIN_PROBABILITY)
+
+    def _score(
+        self,
+        name: str,
+        by_signal: Mapping[str, Sequence[Deviation]],
+        delivered: frozenset[str],
+        group_kinds: Collection[str],
+        more: int,
+    ) -> tuple[float, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Returns (score, signals explained, normal, unseen); `more` machines than one are late."""
+        condition, items, absent = self.catalogue.conditions[name], self._items[name], self._absent[name]
+        score = math.log(PRIORS.get(condition.prevalence, PRIORS[""]))
+        score *= 1 + more if condition.group in LOCAL_GROUPS else 1
+        score += math.log(1.0 if _fits(condition, group_kinds) else OTHER_PARALLELISM)
+        explained, normal, unseen = [], [], []
+        for signal, deviations in by_signal.items():
+            shown = max((_match(item, one) for item in items.get(signal, ()) for one in deviations), default=0.0)
+            score += math.log(shown + LEAK * (1 - shown))
+            if shown:
+                explained.append(signal)
+        for signal in items:
+            if signal in by_signal:
+                continue
+            if signal not in delivered:
+                unseen.append(signal)
+            elif signal in absent:
+                score += absent[signal]
+                normal.append(signal)
+        return score, tuple(explained), tuple(normal), tuple(unseen)
+
+    def decisive_signal(self, candidates: Sequence[Candidate]) -> str:
+        """Returns the signal that is not delivered and would best tell the two likeliest candidates apart; or ''."""
+        if len(candidates) < 2:
+            return ""
+        first, second = (self._items[one.condition] for one in candidates[:2])
+        gains = {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in candidates[0].unseen}
+        gains |= {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in candidates[1].unseen}
+        best = min(gains.items(), key=lambda item: (-item[1], item[0]), default=("", 0.0))
+        return best[0] if best[1] > 0 else ""
+
+
+def _by_signal(items: Iterable[SignatureItem]) -> Mapping[str, Sequence[SignatureItem]]:
+    found: dict[str, list[SignatureItem]] = {}
+    for item in items:
+        found.setdefault(item.signal, []).append(item)
+    return found
+
+
+def _strength(items: Mapping[str, Sequence[SignatureItem]], signal: str) -> float:
+    return max((SHOWS[item.shows] for item in items.get(signal, ())), default=0.0)
+
+
+def _fits(condition: Condition, group_kinds: Collection[str]) -> bool:
+    wanted = {word.split("-")[0] for word in condition.parallelism}
+    present = {PARALLELISM.get(kind, kind) for kind in group_kinds}
+    return not present or "any" in wanted or bool(wanted & present)
+
+
+def _match(item: SignatureItem, deviation: Deviation) -> float:
+    """Returns the probability of a deviation, given the condition, by one item of its signature; 0 where it differs."""
+    if not _same_direction(item, deviation):
+        return 0.0
+    weight = 1.0 if _same_comparison(item, deviation) else OTHER_COMPARISON
+    if item.direction == "uneven" and deviation.form == PEERS:
+        weight *= FIXED_MEMBER  # what moves between members rarely stays at one
+    return SHOWS[item.shows] * weight
+
+
+def _same_direction(item: SignatureItem, deviation: Deviation) -> bool:
+    if item.direction == deviation.direction:
+        return True
+    if deviation.form == MOVING or item.direction == "uneven":
+        return item.direction in ("uneven", "up") and deviation.direction in ("uneven", "up", "down")
+    return deviation.direction in SIMILAR_DIRECTIONS.get(item.direction, ())
+
+
+def _same_comparison(item: SignatureItem, deviation: Deviation) -> bool:
+    return item.against in COMPARISONS[deviation.form]
