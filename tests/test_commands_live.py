@@ -26,8 +26,8 @@ def commands_of(*tools):
 
 def run(line, environment, folder=None):
     """Runs one command line without a shell; it must succeed."""
-    words, how = shlex.split(line), {"env": environment, "cwd": folder, "timeout": 60, "check": False}
-    done = subprocess.run(words, capture_output=True, text=True, **how)
+    how = {"env": environment, "cwd": folder, "timeout": 60}
+    done = subprocess.run(shlex.split(line), capture_output=True, text=True, check=False, **how)
     assert done.returncode == 0, f"{line}: {done.stderr}"
     return done.stdout.strip()
 
