@@ -147,7 +147,7 @@ def _common_folder(paths: Sequence[Path]) -> Path:
 
 def _without_own_labels(draft: TopologyDraft, scan: SeriesScan) -> Iterator[Assumption]:
     """Yields what was inferred, without the label `node` as a basis where it is the name of a file or folder."""
-    named = {*scan.nodes_of_files, *scan.nodes_of_folders}
+    named = {name for each in scan.found for name in (each.named_by, each.warned_of)}
     is_own = draft.nodes.keys() <= named
     yield from (each for each in draft.assumptions if not (is_own and each.basis == "the label `node`"))
 

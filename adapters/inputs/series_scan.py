@@ -9,6 +9,7 @@ from skewscope.adapters.discovery.hosts import HOST_BOUND, HOST_LABELS
 from skewscope.adapters.discovery.observed_series import HELPER_METRICS, ObservedSeries, observe_series
 from skewscope.adapters.formats.bounds import KNOWN_SERIES, SERIES
 from skewscope.adapters.formats.compression import observe_bytes, open_stream
+from skewscope.adapters.formats.log_lines import file_stem
 from skewscope.adapters.formats.openmetrics_grammar import Labels
 from skewscope.adapters.inputs.byte_progress import ByteProgress
 from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
@@ -43,6 +44,8 @@ class ScannedInput:
     """The node that its file or folder stands for; '' where its series say where they are from."""
     is_folder: bool = False
     """Whether that is its folder."""
+    warned_of: str = ""
+    """The node that its reader named after the file, and says so in a warning."""
     run: str = ""
     """The run that its ranks are of, where another input has the same ranks."""
 
@@ -154,6 +157,9 @@ def _place_input(scanned: ScannedInput, origin: str) -> ScannedInput:
         scanned.place(own)
     elif origin and not any(one.labels.get("node") == origin for one in found):
         scanned.place({})
+    elif getattr(find_reader(scanned.source.kind), "PLACED_BY_NAME", False):
+        stem = file_stem(scanned.source.path)
+        scanned.warned_of = stem if {one.labels.get("node", "") for one in found} == {stem} else ""
     return scanned
 
 

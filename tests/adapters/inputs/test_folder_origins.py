@@ -55,6 +55,13 @@ def test_a_folder_for_each_host_tells_its_gpus_and_its_engine_apart(tmp_path):
     assert entities(describe_recording(tmp_path / "saved").recording) == expected
 
 
+@pytest.mark.parametrize("text", [SMI, TABLE])
+def test_the_name_of_a_file_is_no_certain_name_of_a_node(tmp_path, text):
+    found = draft_recording([write(tmp_path, {"n0.csv": text})])
+    assert entities(found.recording) >= {"n0/gpu0"}
+    assert not [each for each in found.assumptions if each.certainty == "certain"]
+
+
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
