@@ -68,9 +68,8 @@ def _score_lines(score: "VersionScore", names: DisplayNames) -> list[Line]:
     if not score.labelled_node_days:
         return [*out, line("Nothing says what was wrong (labels.json), so nothing is missed or wrong.", "dim")]
     faults = len(score.found) + len(score.missed)
-    delay = f", median {units.format_duration(median(one.delay_s for one in score.found))} after they began"
     found = f"{len(score.found)} of {units.format_count(faults, 'fault')} that these rules can tell"
-    out.append((("found      ", "label"), (f"{found}{delay if score.found else ''}", "")))
+    out.append((("found      ", "label"), (f"{found}{_delay_text(score)}", "")))
     for recording, label in score.missed[:MAX_ROWS]:
         where = f"{label.names[0]} after {units.format_duration(label.begin)}, {recording}"
         out.append((("missed     ", "label"), (f"{names.condition_name(label.condition)} at {where}", "warn")))
@@ -81,6 +80,13 @@ def _score_lines(score: "VersionScore", names: DisplayNames) -> list[Line]:
         text = f"confidence differs from how often it is right by {100 * score.calibration_error:.1f} points"
         out.append((("calibrated ", "label"), (text, "")))
     return out
+
+
+def _delay_text(score: "VersionScore") -> str:
+    """Returns the median delay of the faults that were found, '' without any."""
+    if not score.found:
+        return ""
+    return f", median {units.format_duration(median(one.delay_s for one in score.found))} after they began"
 
 
 def _told_lines(score: "VersionScore", names: DisplayNames) -> list[Line]:

@@ -50,6 +50,10 @@ def test_labels_say_what_is_missed(moment, tmp_path):
     (version,) = json.loads(found.output)["versions"]
     assert [one["entity"] for one in version["missed"]] == ["n2"]
     assert version["false_alarms_a_node_day"] == 0.0
+    assert (
+        "found      0 of 1 fault that these rules can tell\nmissed     Tensor-parallel straggler at n2"
+        in run(RULE, "--over", tmp_path).output
+    )
 
 
 def test_equal_versions_exit_with_zero(moment):
