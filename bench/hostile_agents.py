@@ -1,11 +1,11 @@
 """Measures what hostile agents do to a controller: the delay of others, of `/healthz`, its ticks, memory and work.
 
-`python -m bench.hostile_agents [SECONDS] [HOSTILE]` starts a controller in which each node has a token. Twenty agents
-push a row of 200 values once a second (`SOUND=990` for a thousand in all, with 20 values each); after a third of the
-time, HOSTILE others (10 by default) push as fast as they can, each in one of six ways: rows without values, one
+`python -m bench.hostile_agents [SECONDS] [HOSTILE] [WAY]` starts a controller in which each node has a token. Twenty
+agents push a row of 200 values once a second (`SOUND=990` for a thousand in all, with 20 values each); after a third of
+the time, HOSTILE others (10 by default) push as fast as they can, each in one of six ways: rows without values, one
 announcement again and again, JSON that is no series and just below the bounds of parts, ever new starts with ever new
-series, bodies that cannot be unpacked, series of another node by which it would be diagnosed. With 0 for HOSTILE it
-measures the same without them.
+series, bodies that cannot be unpacked, series of another node by which it would be diagnosed. With WAY, the name of a
+function here, all of them do the same; with 0 for HOSTILE it measures the same without them.
 """
 
 import asyncio
@@ -134,9 +134,10 @@ async def answer(reader) -> int:
     return int(head[9:12])
 
 
-async def attack(port: int, number: int) -> None:
+async def attack(port: int, number: int, name: str) -> None:
     """Pushes as fast as one node can, on some connections, without regard to any answer."""
-    node, way = f"n{SOUND + number}", WAYS[number % len(WAYS)]
+    ways = [way for way in WAYS if name in ("", way.__name__)]
+    node, way = f"n{SOUND + number}", ways[number % len(ways)]
 
     async def push() -> None:
         bodies = way(node)
@@ -236,7 +237,7 @@ async def find_port(folder: Path) -> int:
     raise RuntimeError(before)
 
 
-async def measure(folder: Path, pid: int, seconds: float, hostile: int) -> None:
+async def measure(folder: Path, pid: int, seconds: float, hostile: tuple[int, str]) -> None:
     port = await find_port(folder)
     begun = time.time() + 3.0
     attacked = begun + seconds / 3
@@ -245,7 +246,8 @@ async def measure(folder: Path, pid: int, seconds: float, hostile: int) -> None:
     await asyncio.sleep(attacked - time.time())
     before, work, since = await ask(port, "/metrics"), used(pid), time.time()
     command = [sys.executable, "-m", "bench.hostile_agents", "attack", str(port)]
-    attackers = [await asyncio.create_subprocess_exec(*command, str(n)) for n in range(hostile)]
+    count, way = hostile
+    attackers = [await asyncio.create_subprocess_exec(*command, str(n), way) for n in range(count)]
     try:
         await running
     finally:
@@ -254,7 +256,7 @@ async def measure(folder: Path, pid: int, seconds: float, hostile: int) -> None:
             one.kill()
             await one.wait()
     after = await ask(port, "/metrics")
-    print(f"{hostile} hostile agents for {seconds * 2 / 3:.0f} s beside {SOUND} sound ones")
+    print(f"{count} hostile agents for {seconds * 2 / 3:.0f} s beside {SOUND} sound ones")
     print(f"rows of others: {found.rows.describe()}, answers {sorted(found.rows.statuses)}")
     print(f"/healthz: {found.health.describe()}")
     skipped = metric(after, "skewscope_ticks_skipped_total ") - metric(before, "skewscope_ticks_skipped_total ")
@@ -268,11 +270,11 @@ async def measure(folder: Path, pid: int, seconds: float, hostile: int) -> None:
     print(f"incidents of sound nodes {len(sound)}, series of others that were refused {refused:.0f}")
 
 
-def main(seconds: float, hostile: int) -> None:
+def main(seconds: float, hostile: int, way: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         controller = start(Path(folder), hostile)
         try:
-            asyncio.run(measure(Path(folder), controller.pid, seconds, hostile))
+            asyncio.run(measure(Path(folder), controller.pid, seconds, (hostile, way)))
         finally:
             controller.send_signal(signal.SIGTERM)
             controller.wait(60)
@@ -282,6 +284,7 @@ def main(seconds: float, hostile: int) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["attack"]:
         os.nice(19)  # It stands for another machine: the controller's processors are its own.
-        asyncio.run(attack(int(sys.argv[2]), int(sys.argv[3])))
+        asyncio.run(attack(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
     else:
-        main(*(float(sys.argv[1]) if len(sys.argv) > 1 else 45.0, int(sys.argv[2]) if len(sys.argv) > 2 else 10))
+        given = [*sys.argv[1:], *("45", "10", "")[len(sys.argv) - 1 :]]
+        main(float(given[0]), int(given[1]), given[2])

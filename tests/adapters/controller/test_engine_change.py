@@ -150,6 +150,29 @@ def test_series_that_are_silent_for_long_make_room_for_others_of_their_node(tmp_
         work.close(begin + FORGET_S + 7)
 
 
+def test_a_controller_makes_room_by_itself(tmp_path):
+    (tmp_path / "topology.yaml").write_text(JOB)
+    (tmp_path / "skewscope.yaml").write_text("version: 1\ntopology: topology.yaml\n")
+
+    async def play():
+        controller = Controller(config_module.read(tmp_path / "skewscope.yaml"), FakeClock(1_700_000_000.0))
+        await controller.start()
+        first = controller._active_pipeline
+        await controller._run_tick(1_700_000_001.0)
+        assert controller._making_room is None
+        first.needs_room = True
+        await controller._run_tick(1_700_000_002.0)
+        await controller._making_room
+        second = controller._active_pipeline
+        assert second is not first
+        assert not second.needs_room
+        await controller._run_tick(1_700_000_003.0)
+        assert controller._active_pipeline is second
+        await controller._close()
+
+    asyncio.run(play())
+
+
 def test_an_unchanged_config_changes_no_engine_and_another_topology_changes_it_once(tmp_path):
     text = (demo_path() / "topology.yaml").read_text()
     (tmp_path / "topology.yaml").write_text(text)
