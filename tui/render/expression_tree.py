@@ -19,7 +19,7 @@ OPPOSITES: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
 }
 
 
-class TooLargeError(LookupError):
+class TreeTooLargeError(LookupError):
     """A tree has too many parts to be put in words."""
 
 
@@ -27,7 +27,7 @@ def build_tree(expression: str, lets: Mapping[str, str]) -> ast.expr | None:
     """Returns the tree of an expression with its lets inlined; None where the text is no expression.
 
     Raises:
-        TooLargeError: it has too many parts.
+        TreeTooLargeError: it has too many parts.
     """
     tree = parse_syntax(expression)
     if isinstance(tree, ExpressionProblem):
@@ -71,7 +71,7 @@ class _Inliner:
         """Returns the copy of a part."""
         self._left -= 1
         if self._left < 0:
-            raise TooLargeError
+            raise TreeTooLargeError
         if isinstance(node, ast.Name) and node.id in self._lets:
             return self._inline_let(node, negate=negate)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):

@@ -106,7 +106,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     @cached_property
-    def bound(self) -> Product:
+    def limit(self) -> Product:
         """The other side as a product."""
         return multiply(self.right)
 
@@ -175,8 +175,8 @@ class ClauseWriter:
         core, notes = self._peel(left, op)
         one = Comparison(core, op, right, notes)
         plain = core.value if isinstance(core, ast.Subscript) else core
-        state = (dotted_name(plain) or "", op, one.bound.number)
-        if one.bound.is_quantity and (found := STATES.get(state)):
+        state = (dotted_name(plain) or "", op, one.limit.number)
+        if one.limit.is_quantity and (found := STATES.get(state)):
             return Clause(found, "", "", one.notes)
         if own := self._say_beside_itself(one):
             return own
@@ -223,7 +223,7 @@ class ClauseWriter:
 
     def _say_beside_itself(self, one: Comparison) -> Clause | None:
         """Says what is compared with another of its own values: `more than twice the lowest of its ports`."""
-        bound, signal = one.bound, _only_signal(one.core)
+        bound, signal = one.limit, _only_signal(one.core)
         other = bound.over[0] if len(bound.over) == 1 and not bound.under and bound.factor > 0 else None
         if other is None or not signal or _only_signal(other) != signal:
             return None
@@ -252,7 +252,7 @@ class ClauseWriter:
 
     def _say_growth(self, one: Comparison) -> Clause | None:
         """Says `slope(x, 9*s) * 9*s < -5*percent * x` as a change within these seconds."""
-        measured, bound = multiply(one.core), one.bound
+        measured, bound = multiply(one.core), one.limit
         slope = measured.over[0] if len(measured.over) == 1 and not measured.under else None
         if not isinstance(slope, ast.Call) or function_name(slope) != "slope" or measured.unit != "s":
             return None
@@ -269,7 +269,7 @@ class ClauseWriter:
     # --- relations
 
     def _say_plain(self, one: Comparison) -> Clause:
-        measured, bound = multiply(one.core), one.bound
+        measured, bound = multiply(one.core), one.limit
         if measured.under and measured.over and measured.number == 1 and not measured.unit:
             return self._say_ratio(one, measured)
         if (
@@ -292,7 +292,7 @@ class ClauseWriter:
 
     def _say_beside(self, term: Term, one: Comparison) -> Clause:
         """Says `more than 3 times the other`."""
-        bound = one.bound
+        bound = one.limit
         notes = order_notes((*term.notes, *one.notes))
         if bound.over and bound.factor > 0 and (bound.number != 1 or bound.unit == "%"):
             other = self._terms.say_rest(bound).beside(notes)
@@ -307,7 +307,7 @@ class ClauseWriter:
 
     def _say_ratio(self, one: Comparison, measured: Product) -> Clause:
         """Says `a / b > 15 %` as `a is more than 15 % of b`."""
-        bound = one.bound
+        bound = one.limit
         if not bound.is_quantity or bound.factor <= 0 or bound.unit not in ("", "%"):
             raise LookupError("a ratio beside another")
         first, second = measured.over[0], measured.under[0]
@@ -337,7 +337,7 @@ class ClauseWriter:
 
     def _say_rate(self, one: Comparison) -> Clause:
         assert isinstance(one.core, ast.Call)
-        bound, ids = one.bound, signal_ids(one.core)
+        bound, ids = one.limit, signal_ids(one.core)
         words = self._terms.words_of(ids[0]) if len(ids) == 1 else None
         if not bound.is_quantity or words is None:
             return self._say_plain(one)
@@ -356,7 +356,7 @@ class ClauseWriter:
         return Clause(term.text, term.verb, relation, term.notes)
 
     def _say_drift(self, one: Comparison) -> Clause:
-        bound = one.bound
+        bound = one.limit
         if not bound.is_quantity or not one.is_ordered:
             return self._say_plain(one)
         term = self._terms.say(one.inner)
@@ -368,7 +368,7 @@ class ClauseWriter:
 
     def _say_change(self, one: Comparison) -> Clause:
         assert isinstance(one.core, ast.Call)
-        bound = one.bound
+        bound = one.limit
         if not bound.is_quantity or not one.is_ordered:
             return self._say_plain(one)
         term = self._terms.say(one.inner)
@@ -376,7 +376,7 @@ class ClauseWriter:
         return Clause(term.text, *movement, (*term.notes, *self._terms.notes(one.core)))
 
     def _say_peer_ratio(self, one: Comparison) -> Clause:
-        bound = one.bound
+        bound = one.limit
         if not bound.is_quantity or bound.factor <= 0:
             return self._say_plain(one)
         term = self._terms.say(one.inner)
@@ -384,7 +384,7 @@ class ClauseWriter:
         return Clause(term.text, term.verb, relation, term.notes)
 
     def _say_peer_excess(self, one: Comparison) -> Clause:
-        bound, term = one.bound, self._terms.say(one.inner)
+        bound, term = one.limit, self._terms.say(one.inner)
         peers = _say_peers(term)
         if bound.is_quantity:
             if bound.number == 0:
@@ -401,7 +401,7 @@ class ClauseWriter:
         return Clause(term.text, term.verb, f"{AMOUNTS[op]} {size} {side} {peers}", term.notes)
 
     def _say_spread_distance(self, one: Comparison) -> Clause:
-        bound = one.bound
+        bound = one.limit
         if not bound.is_quantity:
             return self._say_plain(one)
         term = self._terms.say(one.inner)
@@ -412,14 +412,14 @@ class ClauseWriter:
         return Clause(term.text, term.verb, relation, term.notes)
 
     def _say_peer_spread(self, one: Comparison) -> Clause:
-        if not one.bound.is_quantity:
+        if not one.limit.is_quantity:
             return self._say_plain(one)
         term = self._terms.say(one.inner)
-        size = f"{AMOUNTS[one.op]} {format_number(100 * one.bound.factor)} % among its peers"
+        size = f"{AMOUNTS[one.op]} {format_number(100 * one.limit.factor)} % among its peers"
         return Clause(term.text, "differ by" if term.is_plural else "differs by", size, term.notes)
 
     def _say_jitter(self, one: Comparison) -> Clause:
-        bound = one.bound
+        bound = one.limit
         if bound.is_quantity:
             return self._say_variation(one, format_quantity(bound.number, bound.unit))
         if len(bound.over) == 1 and bound.factor > 0 and signal_ids(bound.over[0]) == signal_ids(one.core):
@@ -435,16 +435,16 @@ class ClauseWriter:
 
     def _say_burst(self, one: Comparison) -> Clause:
         assert isinstance(one.core, ast.Call)
-        if not one.bound.is_quantity or one.bound.factor <= 0:
+        if not one.limit.is_quantity or one.limit.factor <= 0:
             return self._say_plain(one)
         term = self._terms.say(one.inner)
         verb, mean = ("peak at", "their mean") if term.is_plural else ("peaks at", "its mean")
-        relation = f"{AMOUNTS[one.op]} {format_times(one.bound.factor)} {mean}"
+        relation = f"{AMOUNTS[one.op]} {format_times(one.limit.factor)} {mean}"
         return Clause(term.text, verb, relation, (*term.notes, *self._terms.notes(one.core)))
 
     def _say_slope(self, one: Comparison) -> Clause:
         assert isinstance(one.core, ast.Call)
-        bound = one.bound
+        bound = one.limit
         if not bound.is_quantity or not one.is_ordered:
             return self._say_plain(one)
         term = self._terms.say(one.inner)
@@ -453,29 +453,29 @@ class ClauseWriter:
         return Clause(term.text, *movement, (*term.notes, *self._terms.notes(one.core)))
 
     def _say_age(self, one: Comparison) -> Clause:
-        if not one.bound.is_quantity:
+        if not one.limit.is_quantity:
             return self._say_plain(one)
         term = self._terms.say(one.inner)
-        age = format_quantity(one.bound.number, one.bound.unit)
+        age = format_quantity(one.limit.number, one.limit.unit)
         if one.op in BELOW:
             verb = "were" if term.is_plural else "was"
             return Clause(term.text, verb, f"measured within the last {age}", term.notes)
-        if one.bound.number <= 0:
+        if one.limit.number <= 0:
             return Clause(term.text, term.verb, "no longer measured", term.notes)
         verb = "have not been measured" if term.is_plural else "has not been measured"
         return Clause(term.text, verb, f"for {AMOUNTS[one.op]} {age}", term.notes)
 
     def _say_share(self, one: Comparison) -> Clause:
-        if not one.bound.is_quantity or one.bound.factor <= 0:
+        if not one.limit.is_quantity or one.limit.factor <= 0:
             return self._say_plain(one)
         term = self._terms.say(one.inner)
-        share = f"{AMOUNTS[one.op]} {format_number(100 * one.bound.factor)} % of the sum over all peers"
+        share = f"{AMOUNTS[one.op]} {format_number(100 * one.limit.factor)} % of the sum over all peers"
         return Clause(term.text, term.verb, share, term.notes)
 
     def _say_peer_count(self, one: Comparison) -> Clause:
-        if not one.bound.is_quantity:
+        if not one.limit.is_quantity:
             return self._say_plain(one)
-        return Clause("there", "are", f"{COUNTS[one.op]} {format_number(one.bound.number)} peers, itself included")
+        return Clause("there", "are", f"{COUNTS[one.op]} {format_number(one.limit.number)} peers, itself included")
 
     _relations: ClassVar[Mapping[str, Callable[["ClauseWriter", Comparison], Clause]]] = {
         "rate": _say_rate,

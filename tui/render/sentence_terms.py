@@ -354,7 +354,7 @@ class TermWriter:
 
 
 def name_within(name: str) -> str:
-    """Returns a name as it stands within a sentence: `RTT`, `round-trip time`, `the worst round-trip time`."""
+    """Returns a name as it stands within a sentence: abbreviations keep their capitals."""
     if any(letter.isupper() for letter in name.partition(" ")[0][1:]):
         return name
     plain, at_worst, _ = (name[:1].lower() + name[1:]).partition(WORST)
