@@ -59,7 +59,7 @@ GIVEN_PLACEHOLDERS: Mapping[str, str] = {
     "worker": "id that the router gave the replica",
     "worker_url": "address under which the router knows the replica",
 }
-"""Placeholders that only the operator knows; they stay as they are."""
+"""Placeholders that only the operator knows; they stay open."""
 
 PLACES: Mapping[str, str] = {
     "login": "on a login machine",
@@ -85,11 +85,14 @@ def placeholders(template: str) -> tuple[str, ...]:
 
 
 def fill_template(template: str, values: Mapping[str, str], tool: str = "") -> str:
-    """Returns the template with each known value quoted for a shell; what is unknown or unsafe stays as `<name>`."""
+    """Returns the template with each known value quoted for a shell; what is unknown or unsafe stays as `NAME`.
+
+    In capitals and without brackets: a shell would read `<name>` as a redirection from one file and to another.
+    """
 
     def quote(match: re.Match[str]) -> str:
         value = values.get(match[1], "")
-        return shlex.quote(value) if is_safe_value(value, tool) else f"<{match[1]}>"
+        return shlex.quote(value) if is_safe_value(value, tool) else match[1].upper()
 
     return _placeholder.sub(quote, template)
 
@@ -104,7 +107,7 @@ def is_safe_value(value: str, tool: str = "") -> bool:
 
 def fill_command(command: MitigationCommand, values: Mapping[str, str]) -> MitigationCommand:
     """Returns a command with its placeholders filled in as far as the values are known, and its place in words."""
-    place = _placeholder.sub(lambda match: values.get(match[1]) or f"<{match[1]}>", PLACES[command.where])
+    place = _placeholder.sub(lambda match: values.get(match[1]) or match[1].upper(), PLACES[command.where])
     do, undo, check = (fill_template(text, values, command.tool) for text in (command.do, command.undo, command.check))
     return replace(command, where=place, do=do, undo=undo, check=check)
 

@@ -41,7 +41,7 @@ def test_every_command_is_filled_in_by_an_incident_that_knows_all_names(commands
     for before, after in zip(texts(commands), texts(filled), strict=True):
         assert not set(placeholders(after)) & set(FILLED_PLACEHOLDERS)
         for name in placeholders(before):
-            assert SAMPLE[name] in after if name in FILLED_PLACEHOLDERS else f"<{name}>" in after
+            assert SAMPLE[name] in after if name in FILLED_PLACEHOLDERS else name.upper() in after
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -51,6 +51,12 @@ def test_a_hostile_name_stays_one_word_of_every_command(name):
         known = fill_template(text, dict.fromkeys(GIVEN_PLACEHOLDERS, "given") | plain)
         words = shlex.split(fill_template(text, dict.fromkeys(GIVEN_PLACEHOLDERS, "given") | hostile))
         assert words == [word.replace("plain", name) for word in shlex.split(known)]
+
+
+def test_a_command_with_open_places_redirects_nothing_in_a_shell():
+    for text in texts(fill_command(command, {}) for command in COMMANDS):
+        assert not find_shell_faults(text), text
+        assert not set("<>") & set(text), text
 
 
 def test_json_in_a_command_is_json_once_it_is_filled_in():
@@ -64,12 +70,12 @@ def test_json_in_a_command_is_json_once_it_is_filled_in():
 @given(st.text(min_size=1, max_size=30))
 def test_any_name_is_one_argument_or_stays_open(name):
     words = shlex.split(fill_template("tool --on {node} end", {"node": name}), comments=False)
-    assert words == ["tool", "--on", name if is_safe_value(name) else "<node>", "end"]
+    assert words == ["tool", "--on", name if is_safe_value(name) else "NODE", "end"]
 
 
 @pytest.mark.parametrize("name", ["", " ", "-f", "--all", "n1\nreboot", "n1\x1b[2J", "x" * 201])
 def test_a_name_that_cannot_be_an_argument_stays_open(name):
-    assert fill_template("tool {node}", {"node": name}) == "tool <node>"
+    assert fill_template("tool {node}", {"node": name}) == "tool NODE"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +83,7 @@ def test_a_name_that_cannot_be_an_argument_stays_open(name):
     [("scontrol", "n[1-9]"), ("scontrol", "n1,n2"), ("scontrol", "ALL"), ("kubectl", "pods/x"), ("nvidia-smi", "0,1")],
 )
 def test_a_name_that_a_tool_reads_as_several_stays_open(tool, name):
-    assert fill_template(f"{tool} {{node}}", {"node": name}, tool) == f"{tool} <node>"
+    assert fill_template(f"{tool} {{node}}", {"node": name}, tool) == f"{tool} NODE"
     assert name in fill_template(f"{tool} {{node}}", {"node": name})
 
 

@@ -4,6 +4,9 @@ from collections.abc import Iterable
 
 from skewscope.tui.render.text import Line, line, pad, width
 
+LABEL_WIDTH = 14
+"""Columns of the labels of facts, more where one is longer."""
+
 
 def table_lines(rows: Iterable[tuple[str, ...]], titles: tuple[str, ...]) -> list[Line]:
     """Returns rows in columns under titles; the last column is not padded."""
@@ -27,5 +30,7 @@ def bullet_lines(title: str, items: Iterable[Line]) -> list[Line]:
 
 
 def fact_lines(*facts: tuple[str, str]) -> list[Line]:
-    """Returns one line per (label, text) with a text."""
-    return [((f"{name:<14}", "label"), (text, "")) for name, text in facts if text]
+    """Returns one line per (label, text) with a text; the labels are a column."""
+    shown = [(name, text) for name, text in facts if text]
+    column = max([LABEL_WIDTH, *(width(name) + 1 for name, _ in shown)])
+    return [((pad(name, column), "label"), (text, "")) for name, text in shown]

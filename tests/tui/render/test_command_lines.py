@@ -30,7 +30,7 @@ def test_an_incident_shows_its_commands_with_real_names_and_the_way_back():
     assert "to take it back:\n    scontrol update NodeName=n1 State=RESUME" in shown
     assert "to take it back: Not possible" in shown
     assert "to check:\n    scontrol show node n1" in shown
-    assert "scontrol requeue <job>" in shown
+    assert "scontrol requeue JOB" in shown
     assert "no command: A matter of cables and switches." in shown
 
 
@@ -41,17 +41,22 @@ def test_a_plan_shows_the_commands_with_the_names_of_its_topology():
 
 def test_the_catalogue_shows_commands_with_open_placeholders_and_where_they_were_seen():
     shown = to_plain_text(catalogue.entry_lines(builtin().mitigations["quarantine-node"], NAMES))
-    assert "kubectl cordon <node>" in shown
+    assert "kubectl cordon NODE" in shown
     assert "kubectl: kubectl 1.32.4 (source: kubectl_reference)" in shown
     assert "no command: A matter of cables" in to_plain_text(
         catalogue.entry_lines(builtin().mitigations["build-dual-plane"], NAMES)
     )
 
 
+def test_labels_of_facts_are_a_column_however_long_one_is():
+    shown = to_plain_text(catalogue.entry_lines(builtin().mitigations["recover-gpu"], NAMES))
+    assert "actor          operator\ncarried out as drain of a node\nbasis          judgement" in shown
+
+
 def test_the_page_of_a_mitigation_has_its_commands_in_blocks():
     page = mitigation_page(builtin().mitigations["quarantine-node"], builtin(), {})
-    assert "```text\nkubectl cordon <node>\n```" in page
-    assert "To take it back:\n\n```text\nkubectl uncordon <node>\n```" in page
+    assert "```text\nkubectl cordon NODE\n```" in page
+    assert "To take it back:\n\n```text\nkubectl uncordon NODE\n```" in page
     assert "(sources/" in page or "sources/kubectl_reference.md" in page
     assert "A matter of cables" in mitigation_page(builtin().mitigations["build-dual-plane"], builtin(), {})
 
@@ -63,7 +68,7 @@ def test_the_html_report_has_the_commands_in_blocks_and_escaped():
     assert "<b>n1" not in page
     assert "<pre>kubectl cordon '<b>n1</b>'</pre>" not in page
     assert "kubectl cordon '<b>n1" not in unescape(page)  # a slash: kubectl would read a kind and a name
-    assert "<pre>kubectl cordon &lt;node&gt;</pre>" in page
+    assert "<pre>kubectl cordon NODE</pre>" in page
     assert "what to do" in page
 
 
@@ -79,7 +84,7 @@ def test_options_and_variables_say_where_they_belong():
     shown = to_plain_text(
         command_lines.command_lines(fill_command(known[name], {}) for name in ("vllm", "environment", "opensm-config"))
     )
-    assert "at the start of the engine of <replica>, added to the start command of vllm" in shown
+    assert "at the start of the engine of REPLICA, added to the start command of vllm" in shown
     assert ", variables in the script that starts the program" in shown
     assert ", a line of opensm.conf" in shown
 
