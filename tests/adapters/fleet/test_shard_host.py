@@ -68,25 +68,25 @@ def whole(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_shard_that_is_killed_at_any_moment_loses_nothing_and_says_nothing_twice(tmp_path, whole, seed):
-    chance, clock, listener = random.Random(seed), StillClock(), Listener()
+    chance, clock, listener, rows = random.Random(seed), StillClock(), Listener(), demo_rows()
     host = ShardHost(plan(tmp_path), clock)
-    kills = 0
-    for t, bodies in demo_rows():
-        for _, body in bodies:
+    within, after = (set(chance.sample(range(len(rows)), 5)) for _ in range(2))
+    for n, (t, bodies) in enumerate(rows):
+        last = chance.randrange(len(bodies)) if n in within else -1
+        for at, (_, body) in enumerate(bodies):
             clock.time = t - 0.4
             host.receive(body, None)
-            if chance.random() < 0.004:
+            if at == last:
                 kill(host)
-                host, kills = ShardHost(plan(tmp_path), clock), kills + 1
+                host = ShardHost(plan(tmp_path), clock)
                 assert host.is_restored
         host.tick(t)
-        if chance.random() < 0.015:
+        if n in after:
             kill(host)
-            host, kills = ShardHost(plan(tmp_path), clock), kills + 1
+            host = ShardHost(plan(tmp_path), clock)
         if chance.random() < 0.5:
             listener.hear(host)
     listener.hear(host)
-    assert kills >= 2
     assert (listener.changes, lines(host)) == whole
 
 
