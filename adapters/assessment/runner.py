@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from skewscope.adapters.assessment.scenarios import START_TIME, Scenario, lost_round_share, run_scenario
 from skewscope.adapters.assessment.vantages import FULL_VANTAGE, VANTAGES, VantageFilter
+from skewscope.adapters.formats.bounds import REPLAY_TIMES
 from skewscope.adapters.runtime.processes import map_parallel
 from skewscope.adapters.runtime.replay import replay
 from skewscope.adapters.runtime.watchdog import bound_work
@@ -282,7 +283,7 @@ def replay_labelled_recording(path: Path, how: RunOptions | None = None) -> Asse
     """
     start, truths = read_labels(path / "labels.json")
     through = _vantage_filter((how or RunOptions()).vantage)
-    with bound_work(str(path)) as most_seconds:
+    with bound_work(str(path), REPLAY_TIMES) as most_seconds:
         outcome = replay(path, through=through, most_seconds=most_seconds)
     nodes = len(outcome.topology.nodes)
     return AssessmentRun(

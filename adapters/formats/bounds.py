@@ -45,11 +45,11 @@ class Bound:
         if count > self.limit():
             raise InputError([self.problem(file, count, hint)])
 
-    def problem(self, file: str, count: int = 0, hint: str = "") -> Problem:
-        """Returns the problem of a file above the bound; a count of 0 is one that was not counted to its end."""
-        limit = self.limit()
+    def problem(self, file: str, count: int = 0, hint: str = "", times: int = 1) -> Problem:
+        """Returns the problem of a file above `times` the bound; a count of 0 was not counted to its end."""
+        limit = times * self.limit()
         found = f"{count} {self.what}" if count else f"more than {limit} {self.what}"
-        raised = f"{self.variable}={max(count, 2 * limit)} allows more."
+        raised = f"{self.variable}={max(count, 2 * limit) // times} allows more."
         return Problem(file, 0, "", found, f"at most {limit}", f"{hint} {raised}".strip())
 
 
@@ -80,6 +80,8 @@ CAPTURE_SECONDS = Bound("CAPTURE_SECONDS", 7 * 86_400, "seconds of a capture")
 CAPTURE_PACKETS = Bound("CAPTURE_PACKETS", 4_000_000, "packets in five seconds")
 """60 bytes each, held twice."""
 WORK_SECONDS = Bound("SECONDS", 55, "seconds of work")
-"""Of a command, by an estimate before it diagnoses, and by the clock."""
+"""Of a command, by an estimate before it diagnoses and by what its processes took."""
+REPLAY_TIMES = 10
+"""`replay` judges each second of a recording, with a progress bar, and may take so many times as long."""
 MEMORY_MIB = Bound("MEMORY_MIB", 1800, "MiB of memory")
 """Of a command with its reader processes; with what grows between two looks it stays below 2 GiB."""

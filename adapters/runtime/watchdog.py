@@ -24,6 +24,8 @@ PERIOD_S = 0.25
 """Seconds between two looks."""
 LEAST_GROWTH = 256 << 20
 """Bytes by which a process may always grow before the system refuses more: a look comes first."""
+WAITING_TIMES = 5
+"""Of the time that it may work, a command may take so many times by the clock: on a busy machine it waits."""
 POOL_VARIABLE = "ARROW_DEFAULT_MEMORY_POOL"
 HINT = "Give less at a time: a shorter span, or fewer files."
 
@@ -33,19 +35,24 @@ class OverBoundError(SkewscopeError):
 
 
 @contextmanager
-def bound_work(name: str) -> Iterator[int]:
+def bound_work(name: str, times: int = 1) -> Iterator[int]:
     """Raises OverBoundError in the block once it has taken more time or memory than it may; gives the seconds.
+
+    Time is that of processors, so that other work on a machine refuses nothing; what waits ends as well, later.
 
     Args:
         name: what is read, for the message.
+        times: by which the bound is multiplied.
     """
     from skewscope.adapters.formats.bounds import WORK_SECONDS  # noqa: PLC0415 - it is needed here only
 
-    most_seconds, began = WORK_SECONDS.limit(), time.monotonic()
+    most_seconds = times * WORK_SECONDS.limit()
+    began, worked = time.monotonic(), used_seconds()
 
     def check_time() -> None:
-        if time.monotonic() - began > most_seconds:
-            raise OverBoundError(str(WORK_SECONDS.problem(name, hint=HINT)))
+        passed = time.monotonic() - began
+        if passed > most_seconds and (passed > WAITING_TIMES * most_seconds or used_seconds() - worked > most_seconds):
+            raise OverBoundError(str(WORK_SECONDS.problem(name, hint=HINT, times=times)))
 
     with limit_memory(name), _look(name, check_time):
         yield most_seconds
@@ -138,6 +145,21 @@ def _largest_data(most: int) -> int:
         return 0
     data, own = (int(n) * resource.getpagesize() for n in (pages[5], int(pages[1]) - int(pages[2])))
     return data + max(most + most // 8 - own, LEAST_GROWTH)
+
+
+def used_seconds() -> float:
+    """Returns the seconds that processors worked for this process and its reader processes, those that ended too."""
+    own, ended = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    seconds = sum(one.ru_utime + one.ru_stime for one in (own, ended))
+    return seconds + sum(_process_seconds(child.pid) for child in multiprocessing.active_children() if child.pid)
+
+
+def _process_seconds(process: int) -> float:
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def used_memory() -> int:

@@ -119,12 +119,13 @@ TimeRange = tuple[float | None, float | None]
 def _replay(
     recording: Path | None, *, workers: int | None = None, progress: bool = True, span: TimeRange = (None, None)
 ) -> "ReplayResult":
+    from skewscope.adapters.formats.bounds import REPLAY_TIMES  # noqa: PLC0415
     from skewscope.adapters.inputs.recording import clip_recording, demo_path, open_recording  # noqa: PLC0415
     from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
 
     path = recording or demo_path()
     try:
-        with bound_work(str(path)) as most_seconds:
+        with bound_work(str(path), REPLAY_TIMES) as most_seconds:
             part = clip_recording(open_recording(path), *span)
             report = progress_bar(path.name, wanted=progress)
             return replay(part, progress=report, workers=workers, most_seconds=most_seconds)

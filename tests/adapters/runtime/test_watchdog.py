@@ -36,6 +36,22 @@ def test_work_without_end_is_ended_with_the_bound(monkeypatch):
         wait_forever()
 
 
+def test_work_that_waits_for_a_busy_machine_is_not_ended(monkeypatch):
+    monkeypatch.setattr(watchdog, "PERIOD_S", 0.01)
+    looks = iter([0.0, *[100.0] * 20, *[400.0] * 1000])
+    monkeypatch.setattr(watchdog.time, "monotonic", lambda: next(looks))
+    monkeypatch.setenv("SKEWSCOPE_MAX_SECONDS", "60")
+    with pytest.raises(OverBoundError), bound_work("file"):
+        wait_forever()
+    assert next(looks) == 400.0
+
+
+def test_a_replay_may_take_longer(monkeypatch):
+    monkeypatch.setenv("SKEWSCOPE_MAX_SECONDS", "60")
+    with bound_work("file", 10) as seconds:
+        assert seconds == 600
+
+
 def test_more_memory_than_is_allowed_is_ended_with_the_bound(monkeypatch):
     monkeypatch.setattr(watchdog, "PERIOD_S", 0.01)
     monkeypatch.setenv("SKEWSCOPE_MAX_MEMORY_MIB", "1")
