@@ -72,7 +72,7 @@ def distinguish_runs(pairs: Sequence[tuple[str, str]], paths: Sequence[str]) -> 
     found: dict[str, str] = {}
     for path in paths:
         parts = _name_parts(path)
-        name = "-".join(part for place in sorted(places) for part in parts[place : place + 1])
+        name = "-".join(dict.fromkeys(part for place in sorted(places) for part in parts[place : place + 1]))
         found[path] = "".join(c if c not in NODE_WITHOUT and c.isprintable() else "-" for c in name)[:MAX_NAME]
     return {path: name for path, name in found.items() if name}
 

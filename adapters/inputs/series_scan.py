@@ -194,15 +194,10 @@ def _separate_folders(scan: SeriesScan) -> None:
 
 
 def _separate_runs(scan: SeriesScan) -> None:
-    """Names runs after files and folders where several have the same ranks of one group."""
+    """Names runs after files and folders where several have the same ranks of one group, or groups of two sizes."""
     some = [each for each in scan.found if hasattr(find_reader(each.source.kind), "RUNS_APART")]
-    first: dict[tuple[str, str], str] = {}
-    pairs: set[tuple[str, str]] = set()
-    for each in some:
-        ranks = {(one.labels.get("group", ""), rank) for one in each.series if (rank := one.labels.get("rank", ""))}
-        owners = {first.setdefault(key, each.source.path) for key in sorted(ranks)}
-        pairs |= {(owner, each.source.path) for owner in owners - {each.source.path}}
-    runs = distinguish_runs(sorted(pairs), [each.source.path for each in some]) if pairs else {}
+    pairs = _pair_runs(some)
+    runs = distinguish_runs(pairs, [each.source.path for each in some]) if pairs else {}
     for each in some:
         if run := runs.get(each.source.path):
             each.run = run
@@ -210,6 +205,21 @@ def _separate_runs(scan: SeriesScan) -> None:
             each.source = replace(each.source, labels=tuple(sorted(own.items())))
             labels = ({**run_labels(one.labels, run), RUN_LABEL: run} for one in each.series)
             each.series = [one._replace(labels=new) for one, new in zip(each.series, labels, strict=True)]
+
+
+def _pair_runs(inputs: Sequence[ScannedInput]) -> list[tuple[str, str]]:
+    """Returns paths of inputs that are of two runs, the first of each with any other."""
+    owners: dict[tuple[str, str], str] = {}
+    sizes: dict[str, tuple[str, str]] = {}
+    pairs: set[tuple[str, str]] = set()
+    for each in inputs:
+        path = each.source.path
+        for one in each.series:
+            group, rank, size = (one.labels.get(label, "") for label in ("group", "rank", "nranks"))
+            owner = owners.setdefault((group, rank), path) if rank else path
+            other, known = sizes.setdefault(group, (path, size)) if size else (path, size)
+            pairs |= {(owner, path), *([(other, path)] if size != known else [])}
+    return sorted(pair for pair in pairs if pair[0] != pair[1])
 
 
 def _share_series(inputs: Sequence[ScannedInput]) -> bool:

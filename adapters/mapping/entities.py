@@ -220,6 +220,10 @@ class EntityResolver:
         """Returns `group:member` of the rank of a group."""
         if len(index) > MAX_INDEX_DIGITS or int(index) >= len(group.members):
             raise UnmappedError("it is a member of no group")
+        size = place.labels.get("nranks", "")
+        # A topology that is inferred of a larger group may lack its last members.
+        if size.isdecimal() and len(size) < MAX_INDEX_DIGITS and int(size) not in (len(group.members), 0):
+            raise UnmappedError(f"its group has another number of ranks: `members` in the topology{DECIDES}")
         member = group.members[int(index)]
         self._check_place(member, place)
         return f"{group.name}:{member}"

@@ -122,6 +122,7 @@ def test_a_topology_that_knows_the_host_of_a_file_or_folder_places_it(tmp_path):
         ([("a", "b")], ["a", "b"], ["a", "b"]),
         ([(".", "sub")], [".", "sub"], ["", "sub"]),
         ([("x/a/h0", "x/b/h0")], ["x/a/h0", "x/b/h0", "x/b/h1"], ["a", "b", "b"]),
+        ([("one/one.json", "two/two.json")], ["one/one.json"], ["one"]),
         ([("d/one.json.gz", "d/two.json")], ["d/one.json.gz", "d/two.json"], ["one", "two"]),
         ([("2026-11-22/r", "2026-11-23/r")], ["2026-11-22/r"], ["2026-11-22"]),
     ],

@@ -76,6 +76,20 @@ def test_a_rank_without_a_trace_shifts_no_other(tmp_path, lost):
     assert any(f"a place for rank {lost} of" in each.what for each in draft.assumptions)
 
 
+def test_traces_of_jobs_of_two_sizes_are_of_two_runs(tmp_path):
+    for name, rank, size in (("a", 1, 4), ("b", 2, 8)):
+        content = trace(rank, [event(f"ProfilerStep#{n}", "user_annotation", n * 100, 100) for n in range(9)])
+        content["distributedInfo"] |= {"world_size": size, "pg_config": []}
+        content["traceEvents"] += [event("ncclDevKernel_AllReduce", "kernel", n * 100, 50) for n in range(9)]
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    sub = tmp_path / "sub"
+    sub.mkdir()
+    (tmp_path / "b.json").rename(sub / "b.json")
+    found = draft_recording([tmp_path])
+    assert {len(group.members) for group in found.recording.topology.groups} == {4, 8}
+    assert found.assumptions[0].what == "runs a, sub-b"
+
+
 def without_collective(traces, rank, place):
     """Returns the traces, one rank without one of its collectives."""
     events = traces[rank]["traceEvents"]

@@ -129,6 +129,8 @@ groups:
     [
         ({"group": "gpus", "rank": "1"}, "gpus:h0/gpu1"),
         ({"group": "gpus", "rank": "1", "node": "h0"}, "gpus:h0/gpu1"),
+        ({"group": "gpus", "rank": "1", "nranks": "4"}, "gpus:h0/gpu1"),
+        ({"group": "gpus", "rank": "1", "nranks": "16384"}, "gpus:h0/gpu1"),
         ({"group": "gpus", "rank": "1", "node": "h0", "gpu": "1"}, "gpus:h0/gpu1"),
         ({"group": "gpus", "rank": "1", "instance": "elsewhere:9100"}, "gpus:h0/gpu1"),
         ({"group": "nodes", "rank": "2", "host": "h2.example.com"}, "nodes:h2"),
@@ -145,6 +147,7 @@ def test_a_rank_is_a_place_among_the_members(labels, member):
         ({"group": "nodes", "rank": "1", "instance": "h2:9100"}, "its rank and its node disagree"),
         ({"group": "gpus", "rank": "1", "node": "h0", "gpu": "0"}, "its rank and its GPU disagree"),
         ({"group": "gpus", "rank": "4"}, "it is a member of no group"),
+        ({"group": "gpus", "rank": "1", "nranks": "5"}, "its group has another number of ranks"),
         ({"group": "gpus", "rank": "123456"}, "it is a member of no group"),
         ({"rank": "1"}, "no label says which node it is from"),
     ],
