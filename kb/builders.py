@@ -88,10 +88,14 @@ def build_mitigation(data: RawEntry, file: str) -> Mitigation:
         **_scalar_fields(data, "id name what actor effect cost risk undo verify basis no_command"),
         claims=_build_all(data.get("claims"), Claim),
         changes=_build_all(data.get("changes"), TargetChange),
-        commands=_build_all(data.get("commands"), MitigationCommand),
+        commands=tuple(map(_build_command, data.get("commands") or ())),
         dpu=DpuCapability(**data["dpu"]),
         file=file,
     )
+
+
+def _build_command(data: RawEntry) -> MitigationCommand:
+    return MitigationCommand(**{**data, "errors": tuple(data.get("errors", ()))})
 
 
 def build_source(data: RawEntry, file: str) -> Source:

@@ -234,6 +234,8 @@ class MitigationCommand:
     """What it needs to work: rights, hardware, a restart."""
     reads: bool = False
     """Whether it changes nothing."""
+    errors: tuple[int, ...] = ()
+    """Driver errors of a GPU (Xids) that it is for; () for any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ FACTS: Mapping[str, FactType] = {
             "coverage": FactProperty("number"),
             "scope": FactProperty("text", ENTITY_KINDS),
             "moves": FactProperty("count"),
+            "error": FactProperty("count"),
         },
         topic="condition",
     ),
@@ -73,8 +74,9 @@ FACTS: Mapping[str, FactType] = {
     "budget-spent": FactType(topic="mitigation"),
 }
 """The facts the engine knows of; policies may derive more. `moves`: how often a diagnosis went from one member of a
-group to another; `siblings`: other replicas in the entity's pools; `rails`: ports into the compute network of the least
-connected node that it lies on, 0 where the topology tells of none."""
+group to another; `error`: the driver error of a GPU (Xid) that it was decided by, 0 for none; `siblings`: other
+replicas in the entity's pools; `rails`: ports into the compute network of the least connected node that it lies on, 0
+where the topology tells of none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from skewscope.engine.incidents.alerts import Alert
+from skewscope.engine.advice.driver_errors import find_error
+from skewscope.engine.incidents.alerts import Alert, EvidenceSnapshot
 from skewscope.engine.model.incident import SEVERITIES, Advice
 from skewscope.engine.model.locality import Entity, LocalityIndex
+from skewscope.engine.model.verdict import YES
 from skewscope.kb.model import Catalogue
 from skewscope.rules.policy import FACTS, WORK_KINDS, FactProperty, Scalar
 
@@ -339,8 +341,15 @@ def _diagnosis_fact(diagnosis: FiringDiagnosis) -> Fact:
         "coverage": quantise(alert.peak_evidence.coverage),
         "scope": alert.entity.kind,
         "moves": min(diagnosis.moves, MAX_MOVES),
+        "error": _alert_error(alert.peak_evidence),
     }
     return build_fact("diagnosis", alert.entity.key, alert.condition, values)
+
+
+def _alert_error(evidence: EvidenceSnapshot) -> int:
+    """Returns the driver error of a GPU that the evidence was decided by, 0 for none."""
+    held = zip(evidence.info.items, evidence.verdicts, evidence.values, strict=True)
+    return find_error((item.expr, value) for item, verdict, value in held if verdict == YES)
 
 
 def quantise(value: float) -> float:

@@ -6,6 +6,7 @@ A name is filled in only where the topology leaves no choice; otherwise the plac
 import re
 from collections.abc import Iterable, Mapping
 
+from skewscope.engine.advice.driver_errors import find_error, order_commands
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Group, Node, Port, Topology
 from skewscope.kb.command_template import fill_command
@@ -19,9 +20,13 @@ _pci_address = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 def fill_commands(
     mitigation: Mitigation, incident: Incident, topology: Topology | None = None
 ) -> tuple[MitigationCommand, ...]:
-    """Returns the commands of a mitigation with the names of an incident; a name that is not certain stays open."""
+    """Returns the commands of a mitigation with the names of an incident; a name that is not certain stays open.
+
+    Those for other errors of a GPU's driver than the one that the incident saw come last.
+    """
     values = placeholder_values(incident, topology or Topology())
-    return tuple(fill_command(command, values) for command in mitigation.commands)
+    error = find_error((item.expr, item.value) for item in incident.evidence if item.verdict == "yes")
+    return tuple(fill_command(command, values) for command in order_commands(mitigation.commands, error))
 
 
 def placeholder_values(incident: Incident, topology: Topology) -> dict[str, str]:

@@ -32,6 +32,8 @@ MAX_HITS = 60
 """Patterns of one ruleset that one fact may match; the library fails at 65."""
 
 OPS = {"is": "eq", "not": "ne", "at_least": "ge", "at_most": "le", "above": "gt", "below": "lt"}
+ERROR_TEST, ERROR_PLACEHOLDER = ("error", "eq"), "{error}"
+"""The comparison that names the driver error of a GPU, and what stands for it in the reason of advice."""
 RESERVED = ("id", "k", "e", "sid")
 
 
@@ -137,7 +139,15 @@ def _variants(policy: Policy) -> Iterator[CompiledRule]:
     choices = [tuple(itertools.islice(_compile_pattern(p), MAX_RULES + 1)) for p in policy.when]
     every = itertools.islice(itertools.product(*choices), MAX_RULES + 1)
     for when in dict.fromkeys(map(_merge_patterns, every)):
-        yield CompiledRule(when, unless, replace(says, subject=when[0].kind.partition(":")[2]))
+        why = says.why.replace(ERROR_PLACEHOLDER, _error_of(when))
+        yield CompiledRule(when, unless, replace(says, subject=when[0].kind.partition(":")[2], why=why))
+
+
+def _error_of(when: Iterable[CompiledPattern]) -> str:
+    """Returns the driver error of a GPU that a rule asks for, 'error' where it asks for none."""
+    return next(
+        (str(test.value) for shape in when for test in shape.tests if (test.name, test.op) == ERROR_TEST), "error"
+    )
 
 
 def _merge_patterns(shapes: tuple[CompiledPattern, ...]) -> tuple[CompiledPattern, ...]:

@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from skewscope.engine.advice.advice import Program, ReferenceMatcher, build_fact, encode_value
-from skewscope.engine.advice.policy import compile_policies
+from skewscope.engine.advice.policy import ERROR_PLACEHOLDER, compile_policies
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem, join_names
 from skewscope.rules.policy import FACTS, WORK_KINDS, FactPattern, FieldPath, Policy, Scalar, check_references
 
-PLACEHOLDERS = ("{entity}", "{condition}")
-LOWEST_CONFIDENCE: Mapping[str, Scalar] = {"confidence": 0.3, "coverage": 0.3, "scope": "rank", "moves": 0}
+PLACEHOLDERS = ("{entity}", "{condition}", ERROR_PLACEHOLDER)
+LOWEST_CONFIDENCE: Mapping[str, Scalar] = {"confidence": 0.3, "coverage": 0.3, "scope": "rank", "moves": 0, "error": 0}
 """Less certain than any diagnosis that fires."""
 
 TOPOLOGY_CORNERS: Mapping[str, Sequence[Scalar]] = {
@@ -70,8 +70,11 @@ def _patterns(policy: Policy) -> Iterator[tuple[FieldPath, FactPattern]]:
 def _unknown_placeholders(policies: Iterable[Policy]) -> Iterator[Problem]:
     """Yields a problem for each unknown placeholder in braces."""
     for policy in policies:
-        for word in re.findall(r"\{[^{}]*\}?|\}", policy.why.replace("{entity}", "").replace("{condition}", "")):
-            yield policy.problem(("advise", "why"), repr(word), "only " + " and ".join(PLACEHOLDERS) + " in braces")
+        asks_error = any(ask.property == "error" for pattern in policy.when for ask in pattern.comparisons)
+        known = [word for word in PLACEHOLDERS if asks_error or word != ERROR_PLACEHOLDER]
+        rest = re.sub("|".join(map(re.escape, known)), "", policy.why)
+        for word in re.findall(r"\{[^{}]*\}?|\}", rest):
+            yield policy.problem(("advise", "why"), repr(word), f"only {' and '.join(known)} in braces")
 
 
 def _impossible_comparisons(policy: Policy) -> Iterator[Problem]:

@@ -18,6 +18,7 @@ from skewscope.kb.markdown.labels import (
 )
 from skewscope.kb.markdown.text import bullets, code, code_block, escape_text, heading, page, section, strong, table
 from skewscope.kb.model import Catalogue, Finding, Mitigation, Signal, Source, Symptom
+from skewscope.kb.problems import join_names
 
 FORM_LABELS = {
     "peers": "one member deviates from its peers",
@@ -146,7 +147,8 @@ def _command_blocks(m: Mitigation, catalogue: Catalogue) -> str:
     for command in (fill_command(one, {}) for one in m.commands):
         seen = f"Seen in {escape_text(command.version)}; {format_basis(catalogue, command.basis)}."
         needs = f" Needs {escape_text(command.needs)}." if command.needs else ""
-        out += [f"{strong(command.tool)} ({escape_text(command.where)}). {seen}{needs}", code_block(command.do)]
+        errors = f" For Xid {join_names(list(map(str, command.errors)))}." if command.errors else ""
+        out += [f"{strong(command.tool)} ({escape_text(command.where)}).{errors} {seen}{needs}", code_block(command.do)]
         if command.undo:
             out += ["To take it back:", code_block(command.undo)]
         elif command.undo_by_hand:

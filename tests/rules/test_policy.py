@@ -200,7 +200,10 @@ def test_a_negation_counts_twice_since_it_has_a_twin():
 def test_a_fact_has_exactly_the_properties_of_its_kind_as_whole_numbers_or_text():
     one = diagnosis("late", "rank A:n1", "critical", 0.8)
     assert one.kind == "diagnosis:late"
-    assert one.values == (("confidence", 800), ("coverage", 1000), ("moves", 0), ("scope", "rank"), ("severity", 2))
+    assert one.values == (
+        *(("confidence", 800), ("coverage", 1000), ("error", 0), ("moves", 0)),
+        *(("scope", "rank"), ("severity", 2)),
+    )
     with pytest.raises(ValueError, match="a maintenance has"):
         build_fact("maintenance", "node n1", values={"until": 5})
 

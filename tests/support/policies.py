@@ -36,7 +36,7 @@ def program(*policies: Policy) -> Program:
 
 def diagnosis(condition: str, entity: str, severity: str = "warning", confidence: float = 0.8) -> Fact:
     """Returns the fact of a diagnosis."""
-    values = {"severity": severity, "confidence": confidence, "coverage": 1.0, "scope": "rank", "moves": 0}
+    values = {"severity": severity, "confidence": confidence, "coverage": 1.0, "scope": "rank", "moves": 0, "error": 0}
     return build_fact("diagnosis", entity, condition, values)
 
 

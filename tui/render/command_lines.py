@@ -5,6 +5,7 @@ from html import escape
 
 from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS, OPTIONS
 from skewscope.kb.model import Mitigation, MitigationCommand
+from skewscope.kb.problems import join_names
 from skewscope.tui.render.text import Line, line, sanitise
 
 COPY_ROLE = "command"
@@ -51,8 +52,9 @@ def commands_html(mitigation: Mitigation, commands: Iterable[MitigationCommand])
 
 def _describe(command: MitigationCommand) -> str:
     """Returns where a command is run, what it is, and what it needs: `on node n2, ethtool; needs root`."""
+    errors = f", for Xid {join_names(list(map(str, command.errors)))}" if command.errors else ""
     needs = f"; needs {command.needs}" if command.needs else ""
-    return f"{command.where}, {_describe_form(command)}{needs}:"
+    return f"{command.where}, {_describe_form(command)}{errors}{needs}:"
 
 
 def _describe_form(command: MitigationCommand) -> str:
