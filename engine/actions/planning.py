@@ -133,12 +133,16 @@ def find_nodes(name: str, topology: Topology) -> frozenset[str]:
 
 
 def find_replicas(name: str, topology: Topology) -> frozenset[str]:
-    """Returns the replicas that an entity is part of: itself, or those on its nodes; none of another group."""
+    """Returns the replicas that an entity is part of: itself, those with this member, or all on its nodes.
+
+    None for another group.
+    """
     replicas = {replica for pool in topology.pools for replica in pool.replicas}
     if name in topology.group:
         return frozenset({name} & replicas)
-    on = (group.name for node in find_nodes(name, topology) for group in topology.groups_on.get(node, ()))
-    return frozenset(on) & replicas
+    on = [group for node in find_nodes(name, topology) for group in topology.groups_on.get(node, ())]
+    members = frozenset(group.name for group in on if name in group.members)
+    return (members or frozenset(group.name for group in on)) & replicas
 
 
 def _pass_over_mild(

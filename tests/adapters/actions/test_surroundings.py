@@ -13,6 +13,7 @@ from skewscope.engine.actions.action import ActionScope
 from skewscope.engine.actions.change import DRAIN, EVICT, Change
 from skewscope.engine.actions.limits import ActionLimits, find_blocks
 from skewscope.engine.actions.planning import find_replicas
+from skewscope.engine.model.topology import Group, Node, Pool, Topology
 from skewscope.kb.loader import catalogue
 from tests.support.acting_world import ActingWorld, SimulatedFault, SimulatedRouter
 from tests.support.actions import build_action
@@ -82,6 +83,12 @@ def test_a_replica_with_a_diagnosis_of_its_own_is_ill():
 )
 def test_the_replicas_of_an_entity_are_those_on_its_nodes(name, found):
     assert find_replicas(name, ActingWorld(4).topology) == found
+
+
+@pytest.mark.parametrize(("name", "found"), [("n0/gpu1", {"r1"}), ("n0/gpu9", set(NAMES)), ("n0", set(NAMES))])
+def test_of_several_replicas_on_a_node_a_gpu_belongs_to_one(name, found):
+    groups = tuple(Group(each, "tensor-parallel", (f"n0/gpu{n}",)) for n, each in enumerate(NAMES))
+    assert find_replicas(name, Topology((Node("n0", gpus=4),), groups, (Pool("pool", NAMES),))) == found
 
 
 @pytest.mark.parametrize("delay", [0, 12])
