@@ -1,4 +1,4 @@
-"""Client for schedulers and routers that asks a controller for the health of a node, group or replica.
+"""Client for schedulers and routers that asks a controller for the health of a node, GPU, group or replica.
 
 It needs only the standard library and caches answers for some seconds. Without an answer in time, or with one that is
 old or rests on no telemetry, the score is None: unknown is never reported as healthy.
@@ -31,7 +31,7 @@ MAX_CACHED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class HealthAnswer:
-    """Health of a node, group or replica."""
+    """Health of a node, GPU, group or replica."""
 
     kind: str
     name: str
@@ -123,7 +123,7 @@ class Health:
         return cls(url, token, ca_file=os.environ.get("SSL_CERT_FILE", ""), **more)
 
     def query(self, kind: str, name: str) -> HealthAnswer:
-        """Returns the health of a `node`, `group` or `replica`; never raises."""
+        """Returns the health of a `node`, `gpu` (as `n3/gpu0`), `group` or `replica`; never raises."""
         now, key = time.monotonic(), (kind, name)
         with self._lock:
             kept = self._cache.get(key)

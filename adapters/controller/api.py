@@ -105,6 +105,13 @@ class Route:
     """Status of a successful answer."""
     other_statuses: tuple[tuple[str, str], ...] = ()
     """Further statuses and their meaning."""
+    takes_slashes: bool = False
+    """Whether the last part of its path may hold slashes, as the name of a GPU does."""
+
+    @property
+    def pattern(self) -> str:
+        """Returns the path as the server matches it."""
+        return f"{self.path.removesuffix('}')}:path}}" if self.takes_slashes else self.path
 
 
 async def get_liveness(_request: Request, _site: ApiContext) -> Response:
@@ -209,7 +216,7 @@ async def list_notifiers(_request: Request, context: ApiContext) -> Response:
 
 
 async def get_health(request: Request, context: ApiContext) -> Response:
-    """Returns the health of a node, group or replica: 1 healthy, 0 unusable."""
+    """Returns the health of a node, GPU, group or replica: 1 healthy, 0 unusable."""
     kind, name = request.path_params["kind"], request.path_params["name"]
     known, controller = context.controller.last_result, context.controller
     if kind not in health.HEALTH_KINDS:
@@ -226,8 +233,8 @@ async def list_health(request: Request, context: ApiContext) -> Response:
     """Returns the health of all nodes, GPUs, groups and replicas."""
     asked, known, controller = request.query_params, context.controller.last_result, context.controller
     kind = asked.get("kind", "")
-    if kind not in ("", *health_overview.KINDS):
-        return error_response(400, f"kind is {kind[:40]!r}: one of {', '.join(health_overview.KINDS)} was expected")
+    if kind not in ("", *health.HEALTH_KINDS):
+        return error_response(400, f"kind is {kind[:40]!r}: one of {', '.join(health.HEALTH_KINDS)} was expected")
     try:
         below = float(asked["below"]) if asked.get("below") else None
         if below is not None and not math.isfinite(below):
@@ -446,7 +453,14 @@ ROUTES = (
         ),
         other_statuses=(("400", "Unknown kind, or `below` is no number."),),
     ),
-    Route(f"{API_PREFIX}/health/{{kind}}/{{name}}", "read", "Health of an entity.", get_health, may_be_missing=True),
+    Route(
+        f"{API_PREFIX}/health/{{kind}}/{{name}}",
+        "read",
+        "Health of an entity.",
+        get_health,
+        may_be_missing=True,
+        takes_slashes=True,
+    ),
     Route(
         *(f"{API_PREFIX}/scene", "read", "The console's view.", get_view, SCENE),
         query=(

@@ -1,4 +1,4 @@
-"""Health of a node, group or replica, for schedulers that place work."""
+"""Health of a node, GPU, group or replica, for schedulers that place work."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from skewscope.adapters.mapping.incident_nodes import endpoint_names, entity_nam
 from skewscope.engine.model.incident import Incident, rfc3339
 from skewscope.engine.model.topology import Topology
 
-HEALTH_KINDS = ("node", "group", "replica")
+HEALTH_KINDS = NODE, GPU, GROUP, REPLICA = ("node", "gpu", "group", "replica")
 SEVERITY_WEIGHTS = {"info": 0.1, "warning": 0.5, "critical": 0.9}
 """Share of an entity's health that a certain incident takes, by severity."""
 
@@ -92,14 +92,27 @@ def _health_loss(one: Incident) -> float:
 
 
 def _nodes_of_target(topology: Topology, kind: str, name: str) -> set[str] | None:
-    if kind == "node":
+    """Returns the nodes of an entity, None where there is no such entity."""
+    if kind == NODE:
         return {name} if name in topology.node else None
+    if kind == GPU:
+        node = name.rpartition("/gpu")[0]
+        known = topology.node.get(node)
+        return {node} if known and name in (f"{node}/gpu{n}" for n in range(known.gpus)) else None
     return nodes_of(name, topology) if kind in HEALTH_KINDS and name in topology.group else None
+
+
+def concerns_gpu(one: Incident, node: str, gpu: str) -> bool:
+    """Returns whether an incident that hits a node concerns one of its GPUs: not where it names another GPU alone."""
+    here = [name for name in entity_names(one) if node in endpoint_names(name)]
+    return any(name == gpu or not name.startswith(f"{node}/gpu") for name in here)
 
 
 def _affects(one: Incident, nodes: set[str], kind: str, name: str) -> bool:
     """Returns whether an incident affects these nodes or the group itself."""
-    if one.kind in ("group", "replica"):
+    if one.kind in (GROUP, REPLICA):
         # A fault of a whole group is not a fault of each of its nodes.
-        return kind != "node" and one.name == name
+        return kind in (GROUP, REPLICA) and one.name == name
+    if kind == GPU:
+        return any(concerns_gpu(one, node, name) for node in nodes)
     return any(end in nodes for name in entity_names(one) for end in endpoint_names(name))

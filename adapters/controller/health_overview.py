@@ -7,13 +7,22 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-from skewscope.adapters.controller.health import HealthReport, build_report, is_reason
+from skewscope.adapters.controller.health import (
+    GPU,
+    GROUP,
+    HEALTH_KINDS,
+    NODE,
+    REPLICA,
+    HealthReport,
+    build_report,
+    concerns_gpu,
+    is_reason,
+)
 from skewscope.adapters.controller.tick_pipeline import TickResult
 from skewscope.adapters.mapping.incident_nodes import endpoint_names, entity_names, nodes_of
 from skewscope.engine.model.incident import Incident, rfc3339
 from skewscope.engine.model.topology import Topology
 
-KINDS = NODE, GPU, GROUP, REPLICA = ("node", "gpu", "group", "replica")
 NEUTRAL = 1.0
 """Placement score where nothing at all is known: no place is worse than another."""
 
@@ -27,7 +36,7 @@ def assess_all(known: TickResult, topology: Topology) -> list[HealthReport]:
         found.append(build_report(known, NODE, node.name, hits.get(node.name, {}).values(), (node.name,)))
         for number in range(node.gpus):
             name = f"{node.name}/gpu{number}"
-            reasons = [one for one in hits.get(node.name, {}).values() if _concerns_gpu(one, node.name, name)]
+            reasons = [one for one in hits.get(node.name, {}).values() if concerns_gpu(one, node.name, name)]
             found.append(build_report(known, GPU, name, reasons, (node.name,)))
     for group in topology.groups:
         kind, nodes = REPLICA if group.name in replicas else GROUP, nodes_of(group.name, topology)
@@ -51,12 +60,6 @@ def _collect_hits(known: TickResult, topology: Topology) -> Mapping[str, dict[st
             if end in topology.node:
                 hits.setdefault(end, {})[one.id] = one
     return hits
-
-
-def _concerns_gpu(one: Incident, node: str, gpu: str) -> bool:
-    """Returns whether an incident that hits a node concerns one of its GPUs: not where it names another GPU alone."""
-    here = [name for name in entity_names(one) if node in endpoint_names(name)]
-    return any(name == gpu or not name.startswith(f"{node}/gpu") for name in here)
 
 
 def describe_all(
@@ -97,4 +100,4 @@ def _find_neutral(reports: list[HealthReport]) -> dict[str, float]:
     for one in reports:
         if one.is_known:
             scores.setdefault(one.kind, []).append(one.score)
-    return {kind: round(median(scores[kind]), 3) if kind in scores else NEUTRAL for kind in KINDS}
+    return {kind: round(median(scores[kind]), 3) if kind in scores else NEUTRAL for kind in HEALTH_KINDS}

@@ -94,7 +94,7 @@ class ControllerApp:
         reader = StoreReader(self.controller.config.store, lambda: self.controller.is_store_pending)
         context = ApiContext(self.controller, reader)
         routes = [
-            StarletteRoute(route.path, self._endpoint(route, context), methods=[route.method]) for route in ROUTES
+            StarletteRoute(route.pattern, self._endpoint(route, context), methods=[route.method]) for route in ROUTES
         ]
         self._asgi_app = Starlette(routes=routes, exception_handlers={HTTPException: _route_error})
 

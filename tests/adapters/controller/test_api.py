@@ -107,6 +107,9 @@ def test_health_is_told_with_its_age(guarded):
     assert 0 <= told["age_s"] < 10
     for path, status in (("node/n99", 404), ("planet/n0", 404), ("group/" + "x" * 300, 404)):
         assert guarded.ask(f"/api/v1/health/{path}", TOKENS["READ"])[0] == status
+    _, _, missing = guarded.ask("/api/v1/health/gpu/n0%2Fgpu0", TOKENS["READ"])
+    assert b"the topology has no gpu 'n0/gpu0'" in missing
+    assert "/api/v1/health/{kind}/{name}" in guarded.json("/api/v1/openapi.json")["paths"]
 
 
 def test_rows_come_from_their_own_agent_only(guarded):

@@ -56,8 +56,9 @@ def test_each_is_what_it_is_alone(found):
         *(("replica", "r0"), ("replica", "r1"), ("group", "ring")),
     ]
     for one in reports:
-        if one.kind != "gpu":
-            assert one == assess_health(known, TOPOLOGY, one.kind, one.name)
+        assert one == assess_health(known, TOPOLOGY, one.kind, one.name)
+    for name in ("n0/gpu2", "n9/gpu0", "n0", "n0/gpu", "n0/gpu00", "n0/gpu²"):
+        assert assess_health(known, TOPOLOGY, "gpu", name) is None
 
 
 def scores(reports):
