@@ -229,7 +229,8 @@ def save_recording(draft: DraftRecording, folder: Path) -> None:
         else:
             shutil.copy2(origin, folder / name)
         labels = {"labels": dict(source.labels)} if source.labels else {}
-        inputs.append({"kind": source.kind, "path": name, **labels})
+        partial = {"partial": True} if origin.is_dir() and source.is_found else {}
+        inputs.append({"kind": source.kind, "path": name, **labels, **partial})
     write_description(folder, draft.topology_text, inputs, draft.recording)
 
 

@@ -27,6 +27,7 @@ from types import ModuleType
 from skewscope.adapters.formats.bounds import BYTES, INPUTS, KNOWN_SERIES
 from skewscope.adapters.formats.compression import observe_bytes
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
+from skewscope.adapters.inputs.bounded_registry import SERIES_HINT, BoundedRegistry
 from skewscope.adapters.inputs.byte_progress import ByteProgress, Progress, SharedCounter, count_bytes
 from skewscope.adapters.inputs.input_warnings import group_warnings, unread_text
 from skewscope.adapters.inputs.merge import (
@@ -39,10 +40,10 @@ from skewscope.adapters.inputs.merge import (
 )
 from skewscope.adapters.mapping.engines import EngineLedger
 from skewscope.adapters.mapping.name_mapping import NameMapping, read_mapping
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, UnmappedMetric
+from skewscope.adapters.mapping.names import MetricResolver, UnmappedMetric
 from skewscope.adapters.runtime.processes import ProcessEndedError, map_parallel
 from skewscope.engine.engine import TICK_S
-from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.ingest.feed import Block, SeriesTable
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb import yamlfile
@@ -56,7 +57,6 @@ RECORDING_FILE = "recording.yaml"
 AUTO_TICK = "auto"
 MAX_TICK_S = 60.0
 MAX_FILES = 1_000_000
-SERIES_HINT = "Does a label hold an id or a time?"
 MIN_PARALLEL_BYTES = 1 << 20
 """So little is never read by processes of their own."""
 BYTES_PER_WORKER = 16 << 20
@@ -75,7 +75,7 @@ class Input:
     files: tuple[str, ...] = ()
     """Names of the files of a folder that count; () for all."""
     is_found: bool = False
-    """Whether it was found in a folder, not named: what cannot be read of it is a warning."""
+    """Whether it was found in a folder, not named, or is `partial`: what cannot be read of it is a warning."""
 
 
 @dataclass(frozen=True)
@@ -350,7 +350,7 @@ def _is_inside(folder: Path, path: Path) -> bool:
 
 
 def _parse_input(fields: FieldReader, at: FieldPath, folder: Path, cluster: Topology | None) -> Input:
-    fields.check_keys(at, ("kind", "path"), ("labels", "note"))
+    fields.check_keys(at, ("kind", "path"), ("labels", "partial", "note"))
     word = fields.value_at((*at, "kind"))
     reader = find_reader(word) if isinstance(word, str) else None
     kind = fields.text((*at, "kind"), choice=(word,) if reader else input_readers())
@@ -366,7 +366,11 @@ def _parse_input(fields: FieldReader, at: FieldPath, folder: Path, cluster: Topo
             )
     if cluster is not None:
         _check_labels(fields, at, labels, cluster)
-    return Input(kind, path, tuple(sorted(labels.items())), fields.document.line(*at))
+    is_partial = fields.value_at((*at, "partial"))
+    if is_partial not in (None, True, False):
+        fields.add_problem((*at, "partial"), type_label(is_partial), "true or false")
+    line = fields.document.line(*at)
+    return Input(kind, path, tuple(sorted(labels.items())), line, is_found=is_partial is True)
 
 
 def _parse_labels(fields: FieldReader, at: FieldPath) -> dict[str, str]:
@@ -536,24 +540,9 @@ def check_total_size(recording: Recording, sizes: Sequence[int]) -> None:
     BYTES.check(str(recording.path), sum(sizes), "Give fewer or shorter files.")
 
 
-class _BoundedRegistry(SeriesRegistry):
-    """The series of one input, of which there may be so many."""
-
-    def __init__(self, file: str, most: int) -> None:
-        super().__init__()
-        self._file, self._most = file, most
-
-    def register(self, key: SeriesKey, rank: int) -> int:
-        """Returns the number of a series with a rank."""
-        found = super().register(key, rank)
-        if found >= self._most:
-            raise InputError([KNOWN_SERIES.problem(self._file, hint=SERIES_HINT)])
-        return found
-
-
 def read_input(recording: Recording, names: MetricResolver, source: Input) -> InputResult:
     """Reads one input; problems are part of the result, since exceptions lose them between processes."""
-    registry = _BoundedRegistry(recording.display_path(source.path), KNOWN_SERIES.limit())
+    registry = BoundedRegistry(recording.display_path(source.path), KNOWN_SERIES.limit())
     try:
         reader = find_reader(source.kind)
         assert reader is not None  # checked when the recording was opened

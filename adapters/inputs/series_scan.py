@@ -11,6 +11,7 @@ from skewscope.adapters.formats.bounds import KNOWN_SERIES, SERIES
 from skewscope.adapters.formats.compression import observe_bytes, open_stream
 from skewscope.adapters.formats.log_lines import file_stem
 from skewscope.adapters.formats.openmetrics_grammar import Labels
+from skewscope.adapters.inputs.bounded_registry import SERIES_HINT
 from skewscope.adapters.inputs.byte_progress import ByteProgress
 from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
 from skewscope.adapters.inputs.folder_origins import distinguish_folders, distinguish_runs
@@ -18,7 +19,6 @@ from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.process_groups import RUN_LABEL, run_labels
 from skewscope.adapters.inputs.recognition import SkippedFile
 from skewscope.adapters.inputs.recording import (
-    SERIES_HINT,
     Input,
     Recording,
     check_total_size,

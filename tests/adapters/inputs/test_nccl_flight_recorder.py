@@ -166,6 +166,8 @@ def test_a_rank_without_a_dump_shifts_no_other(tmp_path, lost, is_cut):
     draft = draft_recording([tmp_path / "dumps"])
     assert incidents(draft.recording) == [("collective-hang", "rank2")]
     assert draft.recording.topology.groups[0].members == ("rank0", "rank1", "rank2", "rank3")
+    save_recording(draft, tmp_path / "saved")
+    assert incidents(open_recording(tmp_path / "saved")) == incidents(draft.recording)
 
 
 def failed_gpu():

@@ -45,6 +45,12 @@ def same(one, other):
     return all(columns) and one.table.keys == other.table.keys and one.input_hash == other.input_hash
 
 
+def test_whether_an_input_is_partial_is_true_or_false(tmp_path):
+    inputs = [{"kind": "openmetrics", "path": "a.om", "partial": "yes"}]
+    with pytest.raises(InputError, match="expected true or false"):
+        open_recording(record(tmp_path, inputs, {"topology.yaml": "version: 1\nnodes: [{name: a}]", "a.om": "# EOF\n"}))
+
+
 def test_every_kind_of_the_contract_has_its_reader():
     assert {"openmetrics", "parquet", "pcap", "prometheus-pages"} <= set(input_readers())
 
