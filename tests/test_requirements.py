@@ -53,3 +53,13 @@ def test_the_run_of_everything_promises_what_it_installs(line):
     assert line in text
     named = {word for part in text.split('promised="$promised')[1:] for word in part.split('"')[0].split()}
     assert named == set(CHECKS)
+
+
+def test_no_file_of_tests_is_passed_over():
+    """Plugins of what is installed may leave files out by their names."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", "-q", "-m", ""]
+    done = subprocess.run(
+        [*command, "tests/adapters/targets"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    collected = {line.partition(":")[0] for line in done.stdout.splitlines() if line.startswith("tests/")}
+    assert collected == {str(file.relative_to(ROOT)) for file in (ROOT / "tests/adapters/targets").rglob("test_*.py")}
