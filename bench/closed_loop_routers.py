@@ -41,6 +41,7 @@ class Timetable:
     """Length of the counted time."""
     warm_up: float = 45.0
     """Seconds of load before it: the measurement of what an action gained wants a healthy past."""
+    probe_every: float = 2.0
 
 
 @dataclass
@@ -71,7 +72,7 @@ async def run_loop(target: str, mode: str, times: Timetable) -> LoopRun:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="closed-loop.")))
         rig = await stack.enter_async_context(RIGS[target](folder))
-        url = f"http://127.0.0.1:{write_config(folder, rig, mode)}"
+        url = f"http://127.0.0.1:{write_config(folder, rig, mode, times.probe_every)}"
         command = [sys.executable, "-c", COMMAND, "run", "--config", str(folder / "skewscope.yaml")]
         environment = {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
         await stack.enter_async_context(running(command, folder / "controller.log", environment))
@@ -94,7 +95,7 @@ async def _sleep_until(t: float) -> None:
     await asyncio.sleep(max(t - time.monotonic(), 0.0))
 
 
-def write_config(folder: Path, rig: Rig, mode: str) -> int:
+def write_config(folder: Path, rig: Rig, mode: str, probe_every: float) -> int:
     """Writes topology and config of a controller; returns its port."""
     port = free_port()
     names = [f"r{n}" for n in range(WORKERS)]
@@ -119,7 +120,7 @@ def write_config(folder: Path, rig: Rig, mode: str) -> int:
         "listen": {"host": "127.0.0.1", "port": port},
         "sources": [{"kind": "scrape", "name": "engines", "targets": list(rig.pages), "period": 1}],
         "targets": [{"name": "router", **rig.target}],
-        "actions": {"mode": mode, "timing": {"probe_every": 2}},
+        "actions": {"mode": mode, "timing": {"probe_every": probe_every}},
         "store": {"path": "skewscope.db"},
     }
     (folder / "topology.yaml").write_text(yaml.safe_dump(topology))

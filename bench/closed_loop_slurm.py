@@ -58,6 +58,7 @@ class Fault:
     start: float = 60.0
     stop: float = 190.0
     seconds: float = 250.0
+    probe_every: float = 5.0
 
 
 @dataclass
@@ -152,7 +153,7 @@ def rank_pages(folder: Path) -> Iterator[int]:
         server.server_close()
 
 
-def write_config(rig: Rig, pages: int, port: int) -> None:
+def write_config(rig: Rig, fault: Fault, pages: int, port: int) -> None:
     """Writes topology and config of the controller."""
     probe = rig.folder / "probe"
     probe.write_text(PROBE.format(folder=rig.folder, python=sys.executable))
@@ -175,7 +176,11 @@ def write_config(rig: Rig, pages: int, port: int) -> None:
         "listen": {"port": port},
         "sources": [{"kind": "scrape", "name": "ranks", "targets": [f"127.0.0.1:{pages}"], "period": 1}],
         "targets": [target],
-        "actions": {"mode": rig.mode, "confidence": 0.7, "timing": {"probe_every": 5, "apply_within": 120}},
+        "actions": {
+            "mode": rig.mode,
+            "confidence": 0.7,
+            "timing": {"probe_every": fault.probe_every, "apply_within": 120},
+        },
     }
     for name, content in (("topology", topology), ("skewscope", config)):
         (rig.folder / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
@@ -205,15 +210,14 @@ def fetch(rig: Rig, path: str) -> bytes | None:
         return None
 
 
-def run_rig(name: str, mode: str, results: dict[str, Rig]) -> None:
+def run_rig(fault: Fault, mode: str, results: dict[str, Rig]) -> None:
     """Runs one fault with a controller in one mode."""
-    fault = FAULTS[name]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="closed-loop-slurm.")))
         cluster = stack.enter_context(slurm_cluster(folder, SLURMD_TIMEOUT))
         rig = results[mode] = Rig(cluster, folder, mode)
         port = free_ports(1)
-        write_config(rig, stack.enter_context(rank_pages(folder)), port)
+        write_config(rig, fault, stack.enter_context(rank_pages(folder)), port)
         stack.enter_context(controller(rig, port))
         command = f"cd {ROOT} && exec srun {sys.executable} -m bench.closed_loop_rank {folder}"
         rig.job = cluster.submit(command, "-N3", "--exclusive", "--gres=gpu:8", "--requeue")
@@ -343,7 +347,7 @@ def main(arguments: list[str]) -> int:
     short = 0
     for name in asked.faults:
         rigs: dict[str, Rig] = {}
-        threads = [threading.Thread(target=run_rig, args=(name, mode, rigs)) for mode in ("act", "observe")]
+        threads = [threading.Thread(target=run_rig, args=(FAULTS[name], mode, rigs)) for mode in ("act", "observe")]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -38,12 +38,23 @@ SPEED = 50
 """Mbit/s of the uplink."""
 LIMIT = 8000
 """kbit/s that are left to the elephant."""
-START, STOP, SECONDS = 50.0, 125.0, 200.0
-"""When the elephant begins and ends, and the end of the run, s."""
 TOKENS = {"agent": "agent-of-n0-0123456789abcdef", "admin": "the-admin-0123456789abcdef"}
 PORT = 8470
 """Of the controller, in the switch's namespace."""
 BIN = 2.0
+
+
+@dataclass(frozen=True)
+class Times:
+    """When the elephant begins and ends, and the end of the run, s."""
+
+    start: float = 50.0
+    stop: float = 125.0
+    seconds: float = 200.0
+    hold: float = 60.0
+    """How long the fault has to be gone before the limit is taken back."""
+    traffic_within: float = 30.0
+    """How long its effect is not judged: what enters at a port says nothing about a limit."""
 
 
 @dataclass
@@ -51,6 +62,7 @@ class SwitchRun:
     """One run."""
 
     mode: str
+    times: Times = field(default_factory=Times)
     begun: float = 0.0
     """Seconds since 1970 at which the rounds began."""
     rounds: list[tuple[float, float]] = field(default_factory=list)
@@ -132,7 +144,7 @@ def round_page(file: Path, lab: SwitchLab) -> Iterator[int]:
         server.server_close()
 
 
-def write_configs(folder: Path, lab: SwitchLab, mode: str, page: int, port: int) -> None:
+def write_configs(folder: Path, lab: SwitchLab, run: SwitchRun, page: int, port: int) -> None:
     """Writes topology, key, tokens, and the configs of controller and agent."""
     for name, text in {**TOKENS, "orders.key": KEY}.items():
         (folder / name).write_text(text)
@@ -156,6 +168,7 @@ def write_configs(folder: Path, lab: SwitchLab, mode: str, page: int, port: int)
         "burst": LIMIT // 10,
         "mark": True,
     }
+    timing = {"hold": run.times.hold, "traffic_within": run.times.traffic_within}
     controller = {
         "version": 1,
         "topology": "topology.yaml",
@@ -164,7 +177,7 @@ def write_configs(folder: Path, lab: SwitchLab, mode: str, page: int, port: int)
         "agents": {"tokens": [{"node": "n0", "file": "agent"}]},
         "sources": [{"kind": "scrape", "name": "rounds", "targets": [f"127.0.0.1:{page}"], "period": 1}],
         "targets": [switch],
-        "actions": {"mode": mode, "confidence": 0.7},
+        "actions": {"mode": run.mode, "confidence": 0.7, "timing": timing},
     }
     off = dict.fromkeys(("proc", "hwmon", "devlink", "infiniband", "ethtool"), "off")
     agent = {
@@ -187,9 +200,9 @@ def write_configs(folder: Path, lab: SwitchLab, mode: str, page: int, port: int)
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
 
-def run_loop(mode: str) -> SwitchRun:
+def run_loop(mode: str, times: Times) -> SwitchRun:
     """Runs the loop with a controller in one mode."""
-    found = SwitchRun(mode)
+    found = SwitchRun(mode, times)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="closed-loop-switch.")))
         lab = stack.enter_context(switch_lab(folder))
@@ -197,7 +210,7 @@ def run_loop(mode: str) -> SwitchRun:
         run("tc", "-n", lab.space, "qdisc", "replace", *shape.split())
         stack.enter_context(within(lab.space))
         rounds = folder / "rounds"
-        write_configs(folder, lab, mode, stack.enter_context(round_page(rounds, lab)), PORT)
+        write_configs(folder, lab, found, stack.enter_context(round_page(rounds, lab)), PORT)
         cli = [sys.executable, "-c", "from skewscope.tui.cli.main import main; main()", "run", "--config"]
         command = inside(lab.space, *cli, str(folder / "skewscope.yaml"))
         stack.enter_context(process(command, folder / "controller.log"))
@@ -241,11 +254,11 @@ def watch(found: SwitchRun, lab: SwitchLab, folder: Path) -> None:
     last = "no flow of ours"
     with ExitStack() as stack:
         elephant = None
-        while (t := time.time() - found.begun) < SECONDS:
-            if elephant is None and START <= t < STOP:
+        while (t := time.time() - found.begun) < found.times.seconds:
+            if elephant is None and found.times.start <= t < found.times.stop:
                 elephant = stack.enter_context(ExitStack())
                 elephant.enter_context(traffic(lab, folder, GUEST, "elephant", PEER))
-            if elephant is not None and t >= STOP:
+            if elephant is not None and t >= found.times.stop:
                 elephant.close()
             flows = [line.split("priority=")[1] for line in lab.flows()]
             now = "; ".join(flows) or "no flow of ours"
@@ -281,12 +294,13 @@ def find_problems(acting: SwitchRun) -> list[str]:
     if applied is None:
         return ["no limit was set"]
     found = []
-    healthy = acting.rate(5, START)
-    if acting.rate(START + 3, applied) > 0.8 * healthy:
+    start, stop = acting.times.start, acting.times.stop
+    healthy = acting.rate(5, start)
+    if acting.rate(start + 3, applied) > 0.8 * healthy:
         found.append("the elephant starved nothing")
-    if acting.rate(applied + 2, STOP) < 0.9 * healthy:
+    if acting.rate(applied + 2, stop) < 0.9 * healthy:
         found.append("rounds are not back within 10 % of healthy")
-    if not marked_share(acting, applied + 2, STOP) > 0.99:
+    if not marked_share(acting, applied + 2, stop) > 0.99:
         found.append("the elephant was not marked")
     if acting.actions[0]["state"] != "undone" or ended is None:
         found.append(f"the action ended as {acting.actions[0]['state']}")
@@ -299,8 +313,9 @@ def find_problems(acting: SwitchRun) -> list[str]:
 
 def describe(acting: SwitchRun, observing: SwitchRun) -> str:
     """Returns events and table as text."""
-    applied, ended = (acting.moment(name) or STOP for name in ("applied_at", "ended_at"))
-    events = [(START, f"fault: an elephant of 60 Mbit/s on an uplink of {SPEED} Mbit/s"), (STOP, "end of the elephant")]
+    start, stop, seconds = acting.times.start, acting.times.stop, acting.times.seconds
+    applied, ended = (acting.moment(name) or stop for name in ("applied_at", "ended_at"))
+    events = [(start, f"fault: an elephant of 60 Mbit/s on an uplink of {SPEED} Mbit/s"), (stop, "end of the elephant")]
     events += [(t, f"switch: {seen}") for t, seen in acting.seen]
     for action in acting.actions:
         reason = action["reason"]
@@ -310,26 +325,26 @@ def describe(acting: SwitchRun, observing: SwitchRun) -> str:
     lines = ["open-vswitch: an elephant beside the rounds of a RoCE group", ""]
     lines += [f"  {t:6.1f} s  {what}" for t, what in sorted(events)]
     spans = [
-        ("before", 0.0, START),
-        ("elephant, not limited", START, applied),
-        ("elephant, limited", applied + 2, STOP),
-        ("over, still limited", STOP, max(ended, STOP)),
-        ("after the undo", max(ended, STOP), SECONDS),
+        ("before", 0.0, start),
+        ("elephant, not limited", start, applied),
+        ("elephant, limited", applied + 2, stop),
+        ("over, still limited", stop, max(ended, stop)),
+        ("after the undo", max(ended, stop), seconds),
     ]
     lines += ["", "  span                      seconds      rounds/s            p95 ms         elephant marked"]
     lines.append("                                       acting  observing   acting  observing")
-    for label, start, end in spans:
-        if end - start < 1:
+    for label, begin, end in spans:
+        if end - begin < 1:
             continue
-        numbers = [acting.rate(start, end), observing.rate(start, end)]
-        tails = [1000 * each.tail(start, end) for each in (acting, observing)]
+        numbers = [acting.rate(begin, end), observing.rate(begin, end)]
+        tails = [1000 * each.tail(begin, end) for each in (acting, observing)]
         row = f"{numbers[0]:6.1f}  {numbers[1]:9.1f}   {tails[0]:6.0f}  {tails[1]:9.0f}"
-        share = marked_share(acting, start, end)
+        share = marked_share(acting, begin, end)
         lines.append(
-            f"  {label:22}  {start:5.1f}-{end:5.1f}   {row}   {'-' if math.isnan(share) else f'{share:14.0%}'}"
+            f"  {label:22}  {begin:5.1f}-{end:5.1f}   {row}   {'-' if math.isnan(share) else f'{share:14.0%}'}"
         )
-    counts = [len([1 for t, _ in each.rounds if 0 <= t < SECONDS]) for each in (acting, observing)]
-    whole = acting.rate(0, START) * SECONDS
+    counts = [len([1 for t, _ in each.rounds if 0 <= t < seconds]) for each in (acting, observing)]
+    whole = acting.rate(0, start) * seconds
     share = (counts[0] - counts[1]) / (whole - counts[1]) if whole > counts[1] else 0.0
     lines += ["", f"  rounds: {counts[0]} acting, {counts[1]} observing: {share:.0%} of the loss recovered"]
     lines += [f"  call: {call}" for call in (acting.actions[0]["plan"]["calls"] if acting.actions else [])]
@@ -338,21 +353,22 @@ def describe(acting: SwitchRun, observing: SwitchRun) -> str:
 
 def draw(acting: SwitchRun, observing: SwitchRun) -> str:
     """Returns the plot as SVG."""
-    bins = [n * BIN for n in range(int(SECONDS / BIN))]
+    seconds = acting.times.seconds
+    bins = [n * BIN for n in range(int(seconds / BIN))]
     runs = {"acting": acting, "observing": observing}
     rates = {name: [(t + BIN / 2, each.rate(t, t + BIN)) for t in bins] for name, each in runs.items()}
     bulk = {
         name: [(t, packets * 1428 * 8 / 1e6) for t, packets, _ in each.bulk if t >= 0] for name, each in runs.items()
     }
-    spans = [(START, STOP, "elephant")]
+    spans = [(acting.times.start, acting.times.stop, "elephant")]
     applied, ended = acting.moment("applied_at"), acting.moment("ended_at")
     if applied is not None:
-        spans.append((applied, ended if ended is not None else SECONDS, " " * 16 + "metered and marked"))
+        spans.append((applied, ended if ended is not None else seconds, " " * 16 + "metered and marked"))
     panels = [
         Panel("rounds of the group per second", rates, spans),
         Panel("elephant that arrives, Mbit/s", bulk, spans),
     ]
-    return draw_plot("open-vswitch: an elephant beside a RoCE group", panels, SECONDS)
+    return draw_plot("open-vswitch: an elephant beside a RoCE group", panels, seconds)
 
 
 def main(arguments: list[str]) -> int:
@@ -363,7 +379,7 @@ def main(arguments: list[str]) -> int:
     if why := missing():
         parser.error(why)
     asked.out.mkdir(parents=True, exist_ok=True)
-    acting, observing = run_loop("act"), run_loop("observe")
+    acting, observing = run_loop("act", Times()), run_loop("observe", Times())
     print(describe(acting, observing))
     plot = asked.out / "closed-loop-open-vswitch.svg"
     plot.write_text(draw(acting, observing), encoding="utf-8")

@@ -9,14 +9,17 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from bench import closed_loop_switch
 from bench.closed_loop_load import Answers, Load
 from bench.closed_loop_report import compute_figures, describe_loop, draw_loop
 from bench.closed_loop_rigs import running_workers, speed_setter
 from bench.closed_loop_routers import DEADLINE, LoopRun, Timetable, run_loop
 from bench.line_plot import Panel, draw_plot
 from skewscope.adapters.sources.common.http_client import FetchOptions, PostBody, exchange, fetch
+from tests.support import dynamo, switch_lab
 
 SHORT = Timetable(fault_at=5.0, fault_end=40.0, seconds=75.0, warm_up=30.0)
+SHORTEST = Timetable(fault_at=2.0, fault_end=14.0, seconds=30.0, warm_up=20.0, probe_every=1.0)
 
 
 def make_run(late: range, **steps: float) -> LoopRun:
@@ -120,3 +123,25 @@ def test_a_slow_replica_is_taken_out_and_put_back():
     assert acting.answers.quantile(out + 2.0, SHORT.fault_end, 0.95) <= 1.1 * healthy
     late = sum(latency > DEADLINE for latency in acting.answers.between(out + 2.0, SHORT.seconds))
     assert late <= 0.01 * len(acting.answers.due)
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(not dynamo.is_installed(), reason="ai-dynamo is not installed (see .ci/run)")
+def test_a_slow_engine_of_dynamo_is_taken_out_and_put_back():
+    acting = asyncio.run(run_loop("dynamo", "act", SHORTEST))
+    out, back = acting.steps["applied_at"], acting.steps["ended_at"]
+    assert out - SHORTEST.fault_at <= 10.0
+    assert SHORTEST.fault_end <= back
+    # What is planned while its incident still fires waits for the cool-down, and never begins.
+    assert "probes found it as quick" in acting.action["ending"]
+    slow = acting.answers.quantile(SHORTEST.fault_at, out, 0.95)
+    assert acting.answers.quantile(out + 2.0, SHORTEST.fault_end, 0.95) < slow
+    late = sum(latency > DEADLINE for latency in acting.answers.between(out + 2.0, SHORTEST.seconds))
+    assert late <= 0.01 * len(acting.answers.due)
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(bool(switch_lab.missing()), reason=switch_lab.missing() or "the switch is here")
+def test_an_elephant_is_metered_and_marked_until_it_ends():
+    acting = closed_loop_switch.run_loop("act", closed_loop_switch.Times(12.0, 38.0, 48.0, 4.0, 5.0))
+    assert not closed_loop_switch.find_problems(acting), closed_loop_switch.describe(acting, acting)

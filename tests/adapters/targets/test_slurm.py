@@ -4,10 +4,14 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from skewscope.adapters.actions.carry_out import ForeignStateError, make_change, undo_change
+from skewscope.adapters.actions.coordinator import Coordinator
+from skewscope.adapters.actions.planner import Planner
+from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.config.secret import Secret
 from skewscope.adapters.discovery.slurm import expand_hosts
 from skewscope.adapters.sources.common.http_client import FetchOptions
@@ -17,6 +21,7 @@ from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import describe_calls
 from skewscope.adapters.targets.common.settings import TargetSettings
 from skewscope.adapters.targets.slurm import SlurmSettings, SlurmTarget, find_writable_version, mark_weight
+from skewscope.engine.actions.action import UNDONE
 from skewscope.engine.actions.change import (
     ABSENT,
     DEWEIGHT,
@@ -29,8 +34,14 @@ from skewscope.engine.actions.change import (
     MemberState,
     TargetState,
 )
+from skewscope.engine.actions.lifecycle import Timing
+from skewscope.engine.actions.limits import ActionLimits
+from skewscope.engine.model.incident import Advice, Incident
+from skewscope.engine.model.topology import Group, Node, Topology
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.loader import catalogue
+from tests.support.acting_world import MemoryStore, SimulatedFault, build_incident
 from tests.support.loopback import Asked, Says, Server
 from tests.support.slurm_cluster import NODES, SlurmCluster, missing, slurm_cluster, wait_until
 from tests.support.target_contract import run_cycle, wait_for_standing
@@ -103,6 +114,50 @@ def test_a_requeued_job_starts_elsewhere_soon(cluster):
     drain, requeue, begin = calls
     assert "state=drain" in drain
     assert (requeue, begin) == (f"scontrol requeue {job}", f"scontrol update jobid={job} starttime=now+10")
+
+
+@needs_slurm
+@pytest.mark.slow
+def test_a_diagnosis_moves_a_job_and_its_end_gives_the_node_back(cluster):
+    """A loop from diagnosis to undo; `python -m bench.closed_loop slurm` has it with a fault in telemetry."""
+    job = cluster.submit("srun sleep 100", *BOTH)
+    assert cluster.wait_for_job(job) == "gpu[1-2]"
+    topology = Topology(
+        tuple(Node(node) for node in NODES), (Group("job", "data-parallel", NODES[:2], front_end=NODES[0]),), ()
+    )
+    target = SlurmTarget(SlurmSettings(TargetSettings("cluster", tuple((n, n) for n in NODES)), str(cluster.config)))
+    settings = ActionSettings("act", limits=ActionLimits(share_of_groups=1.0), timing=Timing(hold=2.0))
+    coordinator = Coordinator(settings, Planner(topology, catalogue(), {"cluster": target}), MemoryStore())
+    begun = time.time()
+    firing = build_incident(SimulatedFault("gpu1", begun - 60.0, begun + 600.0, 0.2), begun)
+    firing = replace(firing, kind="node", name="gpu1", mitigations=(Advice("change-placement", "scheduler", "slow"),))
+
+    async def step_until(incident: Incident, check, what: str) -> None:
+        for _ in range(240):
+            coordinator.step(time.time(), (incident,))
+            if await asyncio.to_thread(check):
+                return
+            await asyncio.sleep(0.25)
+        raise AssertionError(f"{what}: not within a minute: {coordinator.actions}")
+
+    def is_elsewhere() -> bool:
+        state, nodes = cluster.job(job)
+        return state == "RUNNING" and "gpu1" not in expand_hosts(nodes)
+
+    async def run() -> None:
+        await step_until(firing, is_elsewhere, "job elsewhere")
+        (action,) = coordinator.actions.values()
+        assert action.change.kind == REQUEUE
+        assert cluster.reason("gpu1").startswith(f"skewscope:{action.id} ")
+        await step_until(firing, lambda: coordinator.actions[action.id].seen_in_state, "new state")
+        over = replace(firing, state="resolved", resolved_at=time.time())
+        await step_until(over, lambda: coordinator.actions[action.id].state == UNDONE, "undo")
+        await wait_for(lambda: cluster.node_state("gpu1") == "idle", "idle node")
+        assert cluster.reason("gpu1") == "none"
+        assert is_elsewhere()
+        await coordinator.close()
+
+    asyncio.run(run())
 
 
 @needs_slurm
