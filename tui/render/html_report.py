@@ -17,9 +17,11 @@ from skewscope.tui.render import detail, evidence_series, incident_table, text, 
 from skewscope.tui.render.actions import format_measurement
 from skewscope.tui.render.command_lines import commands_html
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.evidence_sentence import evidence_sentence
 from skewscope.tui.render.expression_text import format_expression
 from skewscope.tui.render.history import HistoryPlots, history_html
 from skewscope.tui.render.node_lookup import NodeLookup
+from skewscope.tui.render.sentence_terms import words_of_catalogue
 from skewscope.tui.render.text import Line
 
 CHART_WIDTH, CHART_HEIGHT = 640, 130
@@ -132,7 +134,7 @@ def _incident_section(incident: Incident, data: HtmlReportData, node_lookup: Nod
             _advice_section(incident, data),
             *charts,
             "<details><summary>why</summary>",
-            _evidence_table(incident),
+            _evidence_table(incident, data.names),
             *map(_section_html, reasoning),
             "</details>",
         )
@@ -151,13 +153,16 @@ def _section_html(part: detail.Section) -> str:
     return f"<h3>{part.label}</h3><ul>{''.join(f'<li>{_spans_html(item)}' for item in part.items)}</ul>"
 
 
-def _evidence_table(incident: Incident) -> str:
+def _evidence_table(incident: Incident, names: DisplayNames) -> str:
+    """Returns the evidence as a table: each item in words, with its expression below."""
+    words = words_of_catalogue(names.catalogue)
     rows = [(item, "for") for item in incident.evidence] + [(item, "against") for item in incident.against]
-    head = "".join(f"<th scope=col>{title}" for title in ("verdict", "evidence", "", "weight", "value", "expression"))
+    head = "".join(f"<th scope=col>{title}" for title in ("verdict", "evidence", "", "weight", "value", "in words"))
     body = "".join(
         f"<tr><td>{item.verdict}<td>{_escape(detail.format_name(item.name))}<td>{side}<td class=n>{item.weight:g}"
         f"<td class=n>{_escape(detail.format_value(item))}"
-        f"<td><code>{_escape(format_expression(item.expr))}</code></tr>"
+        f"<td>{_escape(evidence_sentence(item.expr, words))}"
+        f"<br><code>{_escape(format_expression(item.expr))}</code></tr>"
         for item, side in rows
     )
     return f"<h3>evidence</h3><div class=wide><table><tr>{head}</tr>{body}</table></div>"

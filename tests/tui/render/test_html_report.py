@@ -51,7 +51,9 @@ def test_the_reasoning_is_folded_and_symptoms_show_their_causes():
     lead, why = html.partition("<details>")[::2]
     assert "<th scope=row>do<td>" in lead
     assert "peer_z(wire.onset_lag)" not in lead
-    assert "peer_z(wire.onset_lag)" in why
+    assert "<td>The lateness of a member is more than 4 times the usual spread above that of its peers and" in why
+    assert "<br><code>peer_z(wire.onset_lag) &gt; 4" in why
+    assert "31 %" not in lead + why
     symptom = html.partition("<h2 id='slow-steps@B#1'>")[2].partition("<details>")[0]
     assert "Steps of group B take 1.9 times as long" in symptom
     assert "<th scope=row>causes<td>" in symptom
