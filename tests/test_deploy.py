@@ -198,7 +198,9 @@ def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
     for name in ("grafana", "n0"):
         (tmp_path / f"{name}.token").write_text(f"{name}-0123456789abcdef")
     monkeypatch.setenv("OPS_TOKEN", "ops-0123456789abcdef")
-    (tmp_path / "topology.yaml").write_text("version: 1\nnodes: [{name: n0}]\n")
+    (tmp_path / "topology.yaml").write_text(
+        "version: 1\nnodes: [{name: n0}]\ngroups: [{name: job7, kind: data-parallel, members: [n0]}]\n"
+    )
     (tmp_path / "skewscope.yaml").write_text(text.replace("/shared/", f"{tmp_path}/"))
     known = {}
     before = FieldReader.check_keys

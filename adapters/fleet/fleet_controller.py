@@ -150,7 +150,7 @@ class FleetPipeline(TickPipeline):
         return self.fleet
 
     def _take_snapshot(self, t: float) -> Snapshot:
-        start = self.fleet.started_at(t)
+        start = self.fleet.first_tick(t)
         incidents = self.fleet.incidents(Span(start, t))
         return Snapshot(t, start, t, incidents, self.fleet.sources(t), self.fleet.missing())
 

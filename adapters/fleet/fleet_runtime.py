@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skewscope.adapters.fleet.shard_pool import Heard, ShardPool
+from skewscope.adapters.fleet.shard_pool import Confirmation, ShardPool
 from skewscope.adapters.fleet.shard_report import ShardReport, ShardTick
 from skewscope.adapters.runtime.runtime import Span, expected_reporters
 from skewscope.adapters.view.snapshot import SourceState
@@ -100,7 +100,7 @@ class FleetRuntime:
     known: dict[str, _KnownShard] = field(default_factory=dict)
     on_lost_life: Callable[[], None] = lambda: None
     """Called when a shard has lost what it knew, before its incidents are."""
-    _confirmed: dict[str, Heard] = field(default_factory=dict)
+    _confirmed: dict[str, Confirmation] = field(default_factory=dict)
     _t: float = -math.inf
     _incidents: tuple[Incident, ...] = ()
     _started_at: float | None = None
@@ -129,7 +129,7 @@ class FleetRuntime:
         """The names of the shards."""
         return sorted(self._nodes)
 
-    def started_at(self, t: float) -> float:
+    def first_tick(self, t: float) -> float:
         """Returns the end of the first tick, `t` before it."""
         return t if self._started_at is None else self._started_at
 
@@ -147,8 +147,8 @@ class FleetRuntime:
         # A fault of the fleet as a whole has one id in all shards.
         return tuple(sorted(dict.fromkeys(changes), key=lambda one: one.t))
 
-    def _heard(self, name: str) -> Heard:
-        return self._confirmed.get(name, Heard())
+    def _heard(self, name: str) -> Confirmation:
+        return self._confirmed.get(name, Confirmation())
 
     def _take_report(self, name: str, report: ShardReport) -> list[IncidentChange]:
         before = self.known.get(name)
@@ -164,7 +164,7 @@ class FleetRuntime:
 
     def confirm(self) -> None:
         """Says that all changes that `step` returned are stored: shards need not repeat them."""
-        self._confirmed = {name: Heard(one.number, one.report.life) for name, one in self.known.items()}
+        self._confirmed = {name: Confirmation(one.number, one.report.life) for name, one in self.known.items()}
 
     # --- incidents
 

@@ -12,7 +12,7 @@ from typing import Any
 from skewscope.adapters.controller.config import ControllerConfig
 from skewscope.adapters.fleet.fleet_settings import LOCAL, FleetSettings
 from skewscope.adapters.fleet.shard_host import ShardPlan
-from skewscope.adapters.fleet.shard_pool import Heard
+from skewscope.adapters.fleet.shard_pool import Confirmation
 from skewscope.adapters.fleet.shard_report import ShardReport
 from skewscope.adapters.fleet.shard_server import ShardServer
 from skewscope.adapters.formats.topology_text import format_topology
@@ -92,7 +92,7 @@ class RayShards:
         }
         self._names = wanted
 
-    def poll(self, heard: Mapping[str, Heard]) -> dict[str, ShardReport]:
+    def poll(self, heard: Mapping[str, Confirmation]) -> dict[str, ShardReport]:
         """Returns the reports of the shards that answer in time; a late answer counts at the next poll."""
         for name, known in heard.items():
             if name not in self._pending and name in self.actors:

@@ -8,7 +8,7 @@ from skewscope.adapters.fleet.shard_report import ShardReport
 from skewscope.adapters.runtime.clock import Clock
 
 
-class Heard(NamedTuple):
+class Confirmation(NamedTuple):
     """What of a shard is safe with the controller."""
 
     number: int = 0
@@ -23,7 +23,7 @@ class ShardPool(Protocol):
         """Runs these shards and no others; those that run with the same plan go on."""
         ...
 
-    def poll(self, heard: Mapping[str, Heard]) -> dict[str, ShardReport]:
+    def poll(self, heard: Mapping[str, Confirmation]) -> dict[str, ShardReport]:
         """Returns the reports of the shards that answer in time."""
         ...
 
@@ -49,7 +49,7 @@ class LocalShards:
             if name not in self.hosts:
                 self.hosts[name] = ShardHost(plan, self.clock)
 
-    def poll(self, heard: Mapping[str, Heard]) -> dict[str, ShardReport]:
+    def poll(self, heard: Mapping[str, Confirmation]) -> dict[str, ShardReport]:
         """Returns the reports of the shards that are not lost."""
         return {name: self.hosts[name].poll(*heard[name]) for name in heard if name not in self.lost}
 

@@ -11,7 +11,7 @@ from skewscope.adapters.agent.push import PushSender
 from skewscope.adapters.fleet.fleet_settings import FleetSettings
 from skewscope.adapters.fleet.ray_shards import RayShards, connect_ray
 from skewscope.adapters.fleet.shard_host import ShardPlan
-from skewscope.adapters.fleet.shard_pool import Heard
+from skewscope.adapters.fleet.shard_pool import Confirmation
 from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, decode
 from skewscope.adapters.runtime.channel import ControllerEndpoint
 from skewscope.kb.problems import SkewscopeError
@@ -37,7 +37,7 @@ class Shards:
         self.settings = FleetSettings(folder / "shards", "local", cpus=0.1)
         self.config = config(folder, topology)
         self.plans = {NAME: ShardPlan(NAME, topology, folder / "shards" / NAME)}
-        self.heard, self.changes = Heard(), []
+        self.heard, self.changes = Confirmation(), []
         self.connect()
 
     def connect(self):
@@ -52,7 +52,7 @@ class Shards:
             if report is not None:
                 new = [tick for tick in report.ticks if tick.number > self.heard.number]
                 self.changes += [change for tick in new for change in tick.changes]
-                self.heard = Heard(max([self.heard.number, *(tick.number for tick in new)]), report.life)
+                self.heard = Confirmation(max([self.heard.number, *(tick.number for tick in new)]), report.life)
                 if wanted(report):
                     return report, time.monotonic() - begun
             time.sleep(0.05)
