@@ -5,7 +5,7 @@ A diagnosis looks once a second; shorter steps are laid one second apart.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from itertools import pairwise
 from pathlib import PurePath
@@ -89,7 +89,10 @@ def list_series(
     groups, world = find_groups(trace, rank)
     windows = step_windows(trace)
     times = step_times(trace, windows)
-    collector = SeriesCollector(name, _note(trace, windows))
+    sole = (
+        [] if _said_rank(trace, name, labels) is not None else ["nothing says its rank: that of a job of one is taken"]
+    )
+    collector = SeriesCollector(name, "; ".join([*_notes(trace, windows), *sole]))
     place = rank_labels(world.name, world.description, world.ranks, rank)
     for metric, values in _step_values(trace, windows).items():
         if metric != STEP_DURATION:
@@ -110,17 +113,28 @@ def find_groups(trace: ProfilerTrace, rank: int) -> tuple[dict[str, TraceGroup],
 
 
 def find_rank(trace: ProfilerTrace, name: str, labels: Mapping[str, str]) -> int:
-    """Returns the rank in the job: as the input's labels say, the trace, or the name of the file or its folder."""
+    """Returns the rank in the job: as the input's labels say, the trace, or the name of the file or its folder.
+
+    A trace without any communication is of a job of one.
+
+    Raises:
+        InputError: nothing says it.
+    """
+    rank = _said_rank(trace, name, labels)
+    if rank is None and (trace.communication or trace.groups):
+        hint = "Give the input the label `global_rank`, or name the file after its rank, as in rank3.json."
+        raise InputError([Problem(name, 0, "distributedInfo.rank", "no rank", "the rank of the process", hint)])
+    return rank or 0
+
+
+def _said_rank(trace: ProfilerTrace, name: str, labels: Mapping[str, str]) -> int | None:
     given = labels.get("global_rank", "")
     if given.isdecimal() and len(given) < 8:
         return int(given)
     if trace.rank is not None:
         return trace.rank
-    for part in reversed(PurePath(name).parts[-2:]):
-        if match := RANK_IN_NAME.search(part):
-            return int(match[1])
-    hint = "Give the input the label `global_rank`, or name the file after its rank, as in rank3.json."
-    raise InputError([Problem(name, 0, "distributedInfo.rank", "no rank", "the rank of the process", hint)])
+    found = (RANK_IN_NAME.search(part) for part in reversed(PurePath(name).parts[-2:]))
+    return next((int(match[1]) for match in found if match), None)
 
 
 def _spans_by_group(
@@ -168,18 +182,16 @@ def _median_length(windows: F64) -> float:
     return float(np.median(windows[:, 1] - windows[:, 0])) / 1e6
 
 
-def _note(trace: ProfilerTrace, windows: F64) -> str:
-    """Returns what is assumed, in one line."""
+def _notes(trace: ProfilerTrace, windows: F64) -> Iterator[str]:
+    """Yields what is assumed of the times of the steps."""
     count, length = len(windows), _median_length(windows)
-    notes = []
     if length < STEP_SPACING_S:
         which = f"{count} steps of {1e3 * length:.3g} ms are" if count > 1 else f"one step of {1e3 * length:.3g} ms is"
-        notes.append(f"{which} laid one second apart, the pace of a diagnosis")
+        yield f"{which} laid one second apart, the pace of a diagnosis"
     if count < MIN_STEPS:
-        notes.append(f"fewer than {MIN_STEPS} steps, of which no slow rank is told")
+        yield f"fewer than {MIN_STEPS} steps, of which no slow rank is told"
     if not trace.has_clock:
-        notes.append("its times do not count from 1970")
-    return "; ".join(notes)
+        yield "its times do not count from 1970"
 
 
 def _step_values(trace: ProfilerTrace, windows: F64) -> dict[str, F64]:

@@ -124,6 +124,15 @@ def test_the_rank_is_of_the_labels_of_the_trace_or_of_the_name():
         read(nameless, "rank1/of/trace.json")
 
 
+def test_a_trace_without_communication_is_of_a_job_of_one():
+    events = [event(f"ProfilerStep#{n}", "user_annotation", n * 100, 100) for n in range(6)]
+    content = trace(0, [*events, *(event("gemm", "kernel", n * 100, 50) for n in range(6))])
+    del content["distributedInfo"]
+    (one,) = read(content, "trace.json")
+    assert one.metric == "skewscope_step_duration"
+    assert "nothing says its rank" in one.note
+
+
 def test_a_collective_without_the_name_of_its_group_is_the_only_groups():
     events = steps(5, 20)
     for one in events:
