@@ -1,9 +1,9 @@
-"""Attacks Skewscope in all the ways of its campaign: `python -m bench.campaign [--kills N] [--inputs N] [--calls N]`.
+"""Attacks Skewscope in all the ways of its campaign: `python -m bench.campaign [--kills N] [--inputs N] ...`.
 
 Controllers are killed at random instants, also during reloads, on full disks and in pairs; damaged inputs are given to
 every reader; the API is called with generated requests; hostile agents push beside sound ones. It prints what was done
-and every fault that was found, and fails where there is one. The long form, which the defaults give, takes some hours;
-the same seed gives the same inputs and requests.
+and every fault that was found, and fails where there is one, or where a part could not run. The long form, which the
+defaults give, takes some hours; the same seed gives the same inputs and requests.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import argparse
 from bench.campaign_calls import run_calls
 from bench.campaign_inputs import run_inputs
 from bench.campaign_kills import SETTLE_S, run_kills
+from bench.hostile_agents import run_hostile
 
 SHOWN = 20
 """Faults of a part that are printed."""
@@ -22,6 +23,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--calls", type=int, default=5000)
+    parser.add_argument("--hostile", type=int, default=10, help="hostile agents, beside SOUND sound ones")
+    parser.add_argument("--seconds", type=float, default=90.0, help="seconds that hostile agents are measured")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--settle", type=float, default=SETTLE_S, help="seconds without kills at the end")
     asked = parser.parse_args()
@@ -30,6 +33,8 @@ def main() -> int:
         faults += run_inputs(asked.inputs, asked.seed).faults
     if asked.calls:
         faults += run_calls(asked.calls, asked.seed)
+    if asked.hostile:
+        faults += run_hostile(asked.seconds, asked.hostile)
     if asked.kills:
         faults += run_kills(asked.kills, asked.seed, asked.settle)
     for fault in faults[:SHOWN]:

@@ -5,7 +5,9 @@ agents push a row of 200 values once a second (`SOUND=990` for a thousand in all
 the time, HOSTILE others (10 by default) push as fast as they can, each in one of six ways: rows without values, one
 announcement again and again, JSON that is no series and just below the bounds of parts, ever new starts with ever new
 series, bodies that cannot be unpacked, series of another node by which it would be diagnosed. With WAY, the name of a
-function here, all of them do the same; with 0 for HOSTILE it measures the same without them.
+function here, all of them do the same; with 0 for HOSTILE it measures the same without them. It fails where others wait
+more than twice as long, `/healthz` more than a second, a tick is skipped, memory is above its bound, or a sound node is
+diagnosed.
 """
 
 import asyncio
@@ -42,6 +44,10 @@ SOUND = int(os.environ.get("SOUND", "20"))
 """Sound agents; each sends fewer values where there are many, since the load is made on the same machine."""
 VALUES = 200 if SOUND <= 100 else 20
 CONNECTIONS = 3
+LEAST_DELAY_S = 0.05
+"""A delay of others that counts as a fault: twice the usual one, and no less than this, which no agent notices."""
+MOST_HEALTH_S = 1.0
+MOST_MIB = 512.0
 HEAD, SERIES = struct.Struct("<BI"), 1
 Bodies = Iterator[bytes]
 
@@ -237,7 +243,8 @@ async def find_port(folder: Path) -> int:
     raise RuntimeError(before)
 
 
-async def measure(folder: Path, pid: int, seconds: float, hostile: tuple[int, str]) -> None:
+async def measure(folder: Path, pid: int, seconds: float, hostile: tuple[int, str]) -> list[str]:
+    """Prints what was measured; returns the faults, a sentence each."""
     port = await find_port(folder)
     begun = time.time() + 3.0
     attacked = begun + seconds / 3
@@ -268,17 +275,30 @@ async def measure(folder: Path, pid: int, seconds: float, hostile: tuple[int, st
     sound = [one["entity"]["name"] for one in told if one["entity"]["name"] in {f"n{n}" for n in range(SOUND)}]
     refused = sum(float(line.split()[-1]) for line in after.splitlines() if "foreign_series_total{" in line)
     print(f"incidents of sound nodes {len(sound)}, series of others that were refused {refused:.0f}")
+    median, usual = float(np.median(found.rows.during)), float(np.median(found.rows.before))
+    slowest, peak = max(found.health.during), memory(pid, "VmHWM")
+    checks = (
+        (median <= max(2 * usual, LEAST_DELAY_S), f"rows of others took {median:.3f} s instead of {usual:.3f} s"),
+        (slowest <= MOST_HEALTH_S, f"/healthz took {slowest:.2f} s"),
+        (peak <= MOST_MIB, f"{peak:.0f} MiB of memory"),
+        (not skipped, f"{skipped:.0f} ticks were skipped"),
+        (not sound, f"incidents of sound nodes: {sound}"),
+    )
+    return [f"hostile agents: {fault}" for holds, fault in checks if not holds]
 
 
-def main(seconds: float, hostile: int, way: str) -> None:
+def run_hostile(seconds: float, hostile: int, way: str = "") -> list[str]:
+    """Measures hostile agents beside sound ones; returns the faults."""
     with tempfile.TemporaryDirectory() as folder:
         controller = start(Path(folder), hostile)
         try:
-            asyncio.run(measure(Path(folder), controller.pid, seconds, (hostile, way)))
+            faults = asyncio.run(measure(Path(folder), controller.pid, seconds, (hostile, way)))
         finally:
             controller.send_signal(signal.SIGTERM)
             controller.wait(60)
-            print((Path(folder) / "log").read_text()[-1000:])
+            log = (Path(folder) / "log").read_text()
+            print(log[-1000:])
+    return [*faults, *(["hostile agents: a traceback in the log"] if "Traceback" in log else [])]
 
 
 if __name__ == "__main__":
@@ -287,4 +307,4 @@ if __name__ == "__main__":
         asyncio.run(attack(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
     else:
         given = [*sys.argv[1:], *("45", "10", "")[len(sys.argv) - 1 :]]
-        main(float(given[0]), int(given[1]), given[2])
+        raise SystemExit(1 if run_hostile(float(given[0]), int(given[1]), given[2]) else 0)
