@@ -1,8 +1,8 @@
 """Measures the answer to inputs that are meant to take for ever: `python -m bench.hostile_inputs`.
 
-Writes each, runs `skewscope diagnose`, `replay` or `topology discover` on it, and prints seconds, peak memory and the
-first line of the answer. Names of inputs as arguments choose some: `python -m bench.hostile_inputs dump_of_lists`.
-Exits with 1 where one took more than a minute or 2 GiB.
+Writes each, runs `skewscope diagnose`, `replay` or `topology discover` on it, and prints seconds, those of processors,
+peak memory and the first line of the answer. Names of inputs as arguments choose some of them.
+Exits with 1 where one took more than a minute of a processor or 2 GiB.
 """
 
 import os
@@ -196,18 +196,20 @@ MAKERS: list[Callable[[Path], list[str]]] = [
 def main(names: list[str]) -> int:
     """Writes, runs and prints; returns the exit code."""
     worst = 0
-    print("| input | seconds | peak MiB | answer |\n|---|---|---|---|")
+    print("| input | seconds | of processors | peak MiB | answer |\n|---|---|---|---|---|")
     for make in MAKERS:
         if not names or make.__name__ in names:
             with tempfile.TemporaryDirectory() as scratch:
-                seconds, peak, said = answer_time(make(Path(scratch)), Path(scratch))
-            print(f"| {make.__doc__} | {seconds:.1f} | {peak} | {said.replace(scratch, '')[:160]} |", flush=True)
-            worst = worst or int(seconds > MAX_SECONDS or peak > MAX_MIB)
+                seconds, worked, peak, said = answer_time(make(Path(scratch)), Path(scratch))
+            took = f"{seconds:.1f} | {worked:.1f} | {peak}"
+            print(f"| {make.__doc__} | {took} | {said.replace(scratch, '')[:160]} |", flush=True)
+            # A busy machine makes every command wait.
+            worst = worst or int(min(seconds, worked) > MAX_SECONDS or peak > MAX_MIB)
     return worst
 
 
-def answer_time(words: list[str], scratch: Path) -> tuple[float, int, str]:
-    """Runs a command; returns its seconds, the peak memory of its largest process in MiB, and its first line."""
+def answer_time(words: list[str], scratch: Path) -> tuple[float, float, int, str]:
+    """Runs a command; returns its seconds, those of processors, the peak of its largest process in MiB, its answer."""
     said = scratch / "said"
     with said.open("wb") as out:
         began = time.monotonic()
@@ -215,7 +217,8 @@ def answer_time(words: list[str], scratch: Path) -> tuple[float, int, str]:
         process = subprocess.Popen(command, stdout=out, stderr=out)
         _, _, used = os.wait4(process.pid, 0)
     lines = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return time.monotonic() - began, used.ru_maxrss >> 10, lines[0] if lines else ""
+    worked = used.ru_utime + used.ru_stime
+    return time.monotonic() - began, worked, used.ru_maxrss >> 10, lines[0] if lines else ""
 
 
 if __name__ == "__main__":
