@@ -1,7 +1,8 @@
 """A small API server with the semantics of a real one, for the calls that targets make.
 
 Versions of objects, merge patches, dry runs, pages of lists, disruption budgets, and the texts of refusals follow what
-a Kubernetes 1.20 server answered to the same calls.
+a Kubernetes 1.20 server answers to the same calls (`kube_recording.py` replays such answers), and the taint of a cordon
+what its controllers do.
 """
 
 import copy
@@ -124,7 +125,8 @@ class KubeApi:
             return refuse(400, "name in URL does not match name in Eviction object")
         uid = body.get("deleteOptions", {}).get("preconditions", {}).get("uid")
         if uid not in (None, pod["metadata"]["uid"]):
-            return refuse(409, "the UID in the precondition does not match the UID in record")
+            found = f"the UID in the precondition ({uid}) does not match the UID in record ({pod['metadata']['uid']})"
+            return refuse(409, f'Operation cannot be fulfilled on Pod "{name}": {found}')
         if self.budgets.get(space, 1) < 1:
             return refuse(429, BUDGET)
         if query.get("dryRun") != "All":
