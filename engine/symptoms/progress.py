@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.cells import (
     LONGEST_MEMORY_S,
     LONGEST_TIMES,
@@ -128,6 +130,8 @@ class StepStops:
         self._place, self._job, self._count = (np.empty(0, np.intp) for _ in range(3))
         """[cell] position among the jobs, and its job, -1 for none; [job] samples. Parts: cells of members, by job."""
         self._parts: dict[int, Index] = {}
+        self._beside: dict[int, Index] = {}
+        """Other cells on the nodes of a job, by job, of those that were asked for."""
         self._last, self._usual, self._longest, self._value = (np.empty(0) for _ in range(4))
         self.stopped: Mask = np.empty(0, bool)
 
@@ -141,6 +145,7 @@ class StepStops:
         self._place[self.at] = np.arange(len(at))
         jobs = {cells.places[n].name: number for number, n in enumerate(at)}
         self._job = np.array([jobs.get(one.name.split(":", 1)[0], -1) for one in cells.places], np.intp)
+        self._beside.clear()
         is_part = np.array([one.id == PART_SIGNAL for one in cells.signals], bool)
         self._parts = {n: np.flatnonzero(is_part & (self._job == n)) for n in range(len(at))}
         self._count = np.concatenate((self._count, np.zeros(more, np.intp)))
@@ -167,13 +172,24 @@ class StepStops:
         due = np.where(self._count > MIN_INTERVALS, due, np.inf)
         self.stopped = due <= t
         for n in np.flatnonzero(self.stopped).tolist():
-            # A fleet of which nothing comes any more has lost its telemetry, unless it is this job alone, and members
-            # that go on do not wait for one another.
-            others, parts = self.cells.time[self._job != n], self.cells.time[self._parts[n]]
+            # Where nothing comes any more from the nodes of a job, it has ended or its telemetry is lost, unless it is
+            # this job alone that is seen; and members that go on do not wait for one another.
+            parts, is_alone = self.cells.time[self._parts[n]], bool((self._job == n).all())
             goes_on = (parts > self._last[n] + 2 * self._usual[n]).any()
-            self.stopped[n] = not goes_on and (not len(others) or (others > self._last[n]).any())
+            beside = self.cells.time[self._cells_beside(n)]
+            self.stopped[n] = not goes_on and (is_alone or (beside > self._last[n]).any())
         self.next_stop = float(due[due > t].min(initial=np.inf))
         return bool((self.stopped != before).any())
+
+    def _cells_beside(self, n: int) -> Index:
+        """Returns the cells of others on the nodes of a job."""
+        if n not in self._beside:
+            topology, cells = self.cells.topology, self.cells
+            group = topology.group.get(cells.places[int(self.at[n])].name)
+            own = {topology.node_of[member] for member in group.members} if group else set()
+            found = [k for k, one in enumerate(cells.places) if self._job[k] != n and _node_of(one, topology) in own]
+            self._beside[n] = np.array(found, np.intp)
+        return self._beside[n]
 
     def deviations(self) -> Iterator[Deviation]:
         """Yields the jobs whose step has not come."""
@@ -184,3 +200,13 @@ class StepStops:
             judged = replace(cells.judgement(cell), role="progress", symptom=STEP_SYMPTOM)
             told = [replace(cells.signals[cell], judged=judged), *(cells.signals[part] for part in self._parts[n][:1])]
             yield from (Deviation(signal, cells.places[cell], PAST, "stops", since, value, value) for signal in told)
+
+
+def _node_of(place: Entity, topology: Topology) -> str:
+    """Returns the node that an entity lies on; '' for one that lies on several."""
+    if place.kind == "rank":
+        return topology.node_of.get(place.name.partition(":")[2], "")
+    if place.kind == "port":
+        port = topology.port.get(place.name)
+        return port.node if port else ""
+    return place.name.rsplit("/gpu", 1)[0] if place.kind in ("gpu", "node") else ""

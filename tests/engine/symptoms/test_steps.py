@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from skewscope.engine.model.topology import Group, Node, Topology
 from skewscope.engine.symptoms.cells import ShiftLimits
 from skewscope.engine.symptoms.levels import LevelShifts
 from tests.support.symptom_world import SymptomWorld
@@ -43,6 +44,16 @@ def test_a_step_that_came_late_speaks_no_longer_for_what_stops_a_job_for_good():
 
 def test_a_fleet_of_which_nothing_comes_has_lost_its_telemetry():
     assert not job_that_ends(also=lambda n: {OTHER: 300.0 + n % 3} if n < 30 else {}).incidents()
+
+
+def test_a_job_that_ends_while_other_nodes_go_on_has_not_stopped():
+    elsewhere = ("gpu.power", "gpu", "n9/gpu0")
+    nodes = tuple(Node(f"n{n}", gpus=1) for n in range(10))
+    fleet = Topology(nodes, (Group("A", "tensor-parallel", tuple(node.name for node in nodes[:4])),), ())
+    world = SymptomWorld(fleet=fleet)
+    for n in range(60):
+        world.tick({elsewhere: 300.0 + n % 3} | ({STEP: 0.1 + 0.001 * (n % 5)} if n < 30 else {}))
+    assert not world.incidents()
 
 
 def test_a_job_whose_members_go_on_has_not_stopped():
