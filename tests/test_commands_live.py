@@ -46,10 +46,13 @@ def test_every_command_for_slurm_is_accepted_by_slurm_and_taken_back(tmp_path):
     with slurm_cluster(tmp_path) as cluster:
         waiting = run(f"sbatch --parsable --hold {script}", cluster.environment, tmp_path)
         running = run(f"sbatch --parsable --nodelist=gpu1 {script}", cluster.environment, tmp_path)
-        time.sleep(1.0)
+        cluster.wait_for_job(running)
         before = run("scontrol --oneliner show node gpu2", cluster.environment)
         for text, tool in texts_in_order(commands_of(*SLURM_TOOLS)):
             job = waiting if "ExcNodeList" in text else running
+            if "requeue" in text:  # a job that was requeued waits for a while
+                job = run(f"sbatch --parsable {script}", cluster.environment, tmp_path)
+                cluster.wait_for_job(job)
             node = "gpu1" if "reboot" in text else "gpu2"  # a busy node is rebooted later
             if not text.startswith("numastat"):
                 filled = fill_template(text, {**values, "job": job, "node": node, "file": str(script)}, tool)

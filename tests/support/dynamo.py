@@ -60,7 +60,10 @@ class DynamoCluster:
         """Returns the address of each worker that has its key, by its id."""
         found = {}
         for file in (self.folder / "v1/instances").iterdir():
-            data = json.loads(file.read_text())
+            text = file.read_text()
+            if not text:  # it is being written
+                continue
+            data = json.loads(text)
             if data["endpoint"] == "generate":
                 found[f"{data['instance_id']:x}"] = data["transport"]["tcp"].partition("/")[0]
         return found
