@@ -98,7 +98,8 @@ def check_skipped_ticks(seed, seconds):
     every, some = (Engine(rules.values(), catalogue(), topology()) for _ in range(2))
     every._detector._wake_time = lambda: -np.inf
     edges = np.searchsorted(block.time, START + np.arange(seconds + 200.0), side="right")
-    for n in range(1, seconds + 200):
+    # A replay begins with the first sample: the slots of windows are counted from there.
+    for n in range(int(np.argmax(edges > edges[0])), seconds + 200):
         t, at = START + float(n), slice(edges[n - 1], edges[n])
         part = Block(block.time[at], block.series[at], block.value[at])
         every.step(t, part, table)
@@ -106,8 +107,7 @@ def check_skipped_ticks(seed, seconds):
             some.step(t, part, table)
         else:
             some.skip(t)
-        # A replay begins with the first sample: before it there are no verdicts to compare.
-        assert not some.verdicts or states(every) == states(some), t
+        assert states(every) == states(some), t
     assert incidents(every) == incidents(some)
 
 
