@@ -31,13 +31,12 @@ from skewscope.engine.ingest.samples import (
     constant_array,
     depth_for,
     is_constant_array,
-    nan_to_zero,
     pad_to_length,
     slot_for_window,
     split_by_width,
     widen_window,
 )
-from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, nan_to_zero
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.kb.model import Signal
 
@@ -367,6 +366,8 @@ MIN_MEMORY_SHARE = 1 / 6
 """... and this share of its memory have gone by."""
 MAX_SURPRISE = 3.0
 """A sample further off than this many deviations is learned as if it were just so far off."""
+MANY_COLUMNS = 256
+"""Of no more columns, the exponential of each takes less time than to see that all are the same."""
 BLOCK_COLUMNS = 1 << 13
 """So many columns learn at a time: what is worked with should stay in the cache."""
 STATE_ARRAYS = ("mean", "variance", "_seen", "_first", "_last")
@@ -493,10 +494,11 @@ class Baseline:
 
     def _decay(self, step: F64, new: Mask) -> F64:
         """Returns [entity] the share of the past that is forgotten in so many seconds, of those `new`."""
-        usual = step[np.argmax(new)]
-        if ((step == usual) | ~new).all():
-            step = np.array([usual])
-        found: F64 = 1 - np.exp(-np.nan_to_num(step) / self.memory)
+        if len(step) > MANY_COLUMNS:
+            usual = step[np.argmax(new)]
+            if ((step == usual) | ~new).all():
+                step = np.array([usual])
+        found: F64 = 1 - np.exp(-nan_to_zero(step) / self.memory)
         return found
 
 

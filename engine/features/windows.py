@@ -3,6 +3,7 @@
 Columns are entities, of one expression or of many side by side; a statistic is asked for some of them.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,13 +29,12 @@ from skewscope.engine.ingest.samples import (
     SlotRing,
     depth_for,
     fill_missing,
-    nan_to_zero,
     pad_to_length,
     slot_for_reach,
     slot_for_window,
     split_by_width,
 )
-from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, is_same_mask
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, is_same_mask, nan_to_zero
 
 SHARED_COLUMNS = 64
 """So few columns for each expression that asks for a statistic, and it is computed for all of them at once."""
@@ -448,14 +448,16 @@ class _WindowGroup:
     buffers: Sequence[WindowBuffer]
     fitted_version: int = -1
     """The version of the sampling periods to which the slots were last fitted."""
-    next_stale_time: float = -np.inf
-    """NaN while it and the next are to be looked up."""
-    next_exit_time: float = -np.inf
+    _next_stale_time: float = np.nan
+    """NaN while it is to be looked up, as the next one."""
+    _next_exit_time: float = np.nan
+    _spans: frozenset[tuple[float, ...]] = frozenset()
 
     def __post_init__(self) -> None:
         asked = Counter(key for buffer in self.buffers for key in buffer.statistics)
         shared = (key for key, n in asked.items() if n > 1 and self.window.size <= n * SHARED_COLUMNS)
         self.window.shared = dict.fromkeys(shared)
+        self._spans = frozenset(span for buffer in self.buffers for span in buffer.spans)
 
     def step(self, t: float, sampled: Sampler) -> None:
         """Take in the values of the tick that ends at `t` seconds."""
@@ -465,17 +467,25 @@ class _WindowGroup:
                 for entities, when, what in buffer.late_samples():
                     self.window.add_late(t, entities + buffer.columns.start, when, what)
 
-    def update_next_change(self) -> float:
-        """Look up when a statistic may next change by itself, unless known; returns the time of the next stale one."""
-        if np.isnan(self.next_stale_time):
-            spans = {span for buffer in self.buffers for span in buffer.spans}
-            self.next_stale_time = self.window.next_stale_time()
-            self.next_exit_time = self.window.next_exit_time(spans, max(sum(span) for span in spans))
-        return self.next_stale_time
+    def forget_next_change(self) -> None:
+        """Has the times of the next changes looked up again: the window moved on."""
+        self._next_stale_time = self._next_exit_time = np.nan
+
+    def next_stale_time(self) -> float:
+        """Returns the time in seconds at which a statistic may next become unknown."""
+        if math.isnan(self._next_stale_time):
+            self._next_stale_time = self.window.next_stale_time()
+        return self._next_stale_time
+
+    def next_exit_time(self) -> float:
+        """Returns the time in seconds at which a sample may next leave a window."""
+        if math.isnan(self._next_exit_time):
+            self._next_exit_time = self.window.next_exit_time(self._spans, max(map(sum, self._spans)))
+        return self._next_exit_time
 
     def is_due(self, t: float, *, has_samples: bool) -> bool:
         """Returns whether a statistic may change in the tick that ends at `t` although none of its own samples came."""
-        return t >= self.update_next_change() - EDGE_S or (has_samples and t >= self.next_exit_time - EDGE_S)
+        return t >= self.next_stale_time() - EDGE_S or (has_samples and t >= self.next_exit_time() - EDGE_S)
 
     def fit_slots(self) -> bool:
         """Fits the slots of its expressions to their periods; whether any has changed."""
@@ -578,7 +588,7 @@ class WindowStore:
                 group.window.advance(t)
             else:
                 continue
-            group.next_stale_time = np.nan
+            group.forget_next_change()
         fitted = fed and (self._steps < FIT_STEPS or self._steps % FIT_STEPS == 0) and self._fit_slots()
         self._steps += fed
         return fitted
@@ -592,4 +602,4 @@ class WindowStore:
 
     def next_stale_time(self) -> float:
         """Returns when a statistic may next become unknown, in seconds."""
-        return min((group.update_next_change() for group in self._groups), default=np.inf)
+        return min([group.next_stale_time() for group in self._groups], default=np.inf)

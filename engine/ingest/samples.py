@@ -140,11 +140,6 @@ def pad_to_length(array: F64, size: int) -> F64:
     return out
 
 
-def nan_to_zero(x: F64) -> F64:
-    """The values; 0 where there is none."""
-    return np.where(np.isnan(x), 0.0, x)
-
-
 MAX_SERIES_SCANNED = 4096
 """The usual period is taken from a regular selection of at most about this many series."""
 

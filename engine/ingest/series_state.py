@@ -20,11 +20,10 @@ from skewscope.engine.ingest.samples import (
     build_sorted_batch,
     build_unique_batch,
     constant_array,
-    nan_to_zero,
     pad_to_length,
     widen_window,
 )
-from skewscope.engine.model.arrays import F64, I32, MAX_VALUE, Index, Mask
+from skewscope.engine.model.arrays import F64, I32, MAX_VALUE, Index, Mask, nan_to_zero
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.kb.model import Signal
 from skewscope.rules.entity_kinds import contains, kind_of

@@ -96,9 +96,9 @@ class Judge:
             item.when for item in rule.evidence if not item.required and _is_decisive(rule, item)
         )
         """The same of the items without which neither to fire nor to look ill is possible."""
-        self.feeds_baselines = any(
-            evaluator.number_of(node) in evaluator.baselines for expr in rule.expressions for node in expr.walk()
-        )
+        self.numbers = {evaluator.number_of(node) for expr in rule.expressions for node in expr.walk()}
+        """All expressions of the rule."""
+        self.feeds_baselines = not self.numbers.isdisjoint(evaluator.baselines)
         """Whether baselines learn from entities that it does not suspect."""
         self._weight = np.array([item.weight for item in rule.evidence])[:, None]
         self._against = np.array([item.against for item in rule.evidence])[:, None]
@@ -125,11 +125,10 @@ class Judge:
         return verdict
 
     def pass_time(self, seconds: float) -> None:
-        """Take in ticks that were left out, of so many seconds together: all is as it was at the last step."""
-        if self.is_busy:
-            self._hold_timer.pass_time(seconds)
-            if self.firing.any():
-                self._clear_timer.pass_time(seconds)
+        """While busy, takes in ticks that were left out, of so many seconds together: all is as at the last step."""
+        self._hold_timer.pass_time(seconds)
+        if self.firing.any():
+            self._clear_timer.pass_time(seconds)
 
     def _held_back(self, open_: Index, found: _Assessment, state: Truth) -> Mask:
         """Returns [open] what must not begin to fire, since evidence against it may yet ripen and prevent that."""
@@ -148,8 +147,8 @@ class Judge:
         plan = self.evaluator.plan_count
         if self._plan[0] != plan:
             self._last_verdict, self.wake_time, self.is_busy = None, np.inf, False
-            numbers = {self.evaluator.number_of(node) for expr in self.rule.expressions for node in expr.walk()}
-            self._plan = plan, self.evaluator.is_undelivered(self._conditions), self.evaluator.is_steady(numbers)
+            undelivered = self.evaluator.is_undelivered(self._conditions)
+            self._plan = plan, undelivered, self.evaluator.is_steady(self.numbers)
         return self._plan[1]
 
     def _has_changed(self) -> bool:
@@ -466,7 +465,8 @@ class Detector:
         """Take in the ticks that were left out since the last one."""
         if self._idle_until > self._t:
             for judge in self._judges:
-                judge.pass_time(self._idle_until - self._t)
+                if judge.is_busy:
+                    judge.pass_time(self._idle_until - self._t)
             self._t = self._idle_until
 
     def _judge_changed(self, t: float, passed: float) -> None:
@@ -476,10 +476,11 @@ class Detector:
         if everything:
             self._verdicts = [judge.step(t, passed) for judge in self._judges]
             return
+        verdicts, latest = self._verdicts, t + ROUNDING
         for n, judge in enumerate(self._judges):
-            if judge.is_busy or judge.watched & stale or t >= judge.wake_time - ROUNDING:
-                self._verdicts[n] = judge.step(t, passed)
-            self._verdicts[n].forget_evidence()
+            if judge.is_busy or judge.watched & stale or judge.wake_time <= latest:
+                verdicts[n] = judge.step(t, passed)
+            verdicts[n].forget_evidence()
 
     def _learn(self) -> None:
         """End the tick before: until now its evidence could be requested."""
@@ -508,7 +509,7 @@ class Detector:
         """
         if self._has_derived:
             return self._t
-        wake_time = min((judge.wake_time for judge in self._judges), default=np.inf)
+        wake_time = min([judge.wake_time for judge in self._judges], default=np.inf)
         return min(wake_time, self.evaluator.next_change(), self.series_state.next_stale_time())
 
     def _ingest(self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame]) -> None:
@@ -530,9 +531,8 @@ class Detector:
         for judge in self._judges:
             if not judge.feeds_baselines:
                 continue
-            nodes = {self.evaluator.number_of(node) for expr in judge.rule.expressions for node in expr.walk()}
             for number, readers in found.items():
-                if number in nodes:
+                if number in judge.numbers:
                     readers.append(judge)
                     self._prepare_relations(judge.rule.scope, self.evaluator.expressions[number].kind)
         return found

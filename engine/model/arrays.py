@@ -18,3 +18,8 @@ MAX_VALUE = 1e100
 def is_same_mask(one: Mask | None, other: Mask | None) -> bool:
     """Whether two masks are equal; None stands for all."""
     return one is other or (one is not None and other is not None and np.array_equal(one, other))
+
+
+def nan_to_zero(x: F64) -> F64:
+    """Returns the values; 0 where there is none."""
+    return np.where(np.isnan(x), 0.0, x)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.incident import Impact, IncidentEvidence
 from skewscope.engine.model.locality import Entity
@@ -330,12 +330,15 @@ class JudgedCells:
     _set_numbers: dict[tuple[str, str, str], int] = field(default_factory=dict)
     _own_groups: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     """The groups that the series of a member name, by signal and selector, and member."""
-    _versions: tuple[int, ...] = ()
+    _versions: list[int] = field(default_factory=list)
     _wanted: list[str] = field(default_factory=list)
+    _wanted_rows: list[SignalRows] = field(default_factory=list)
+    """The series of the signals that are wanted."""
 
     def __post_init__(self) -> None:
         rows = self.state.rows
         self._wanted = [name for name in judged_signals(self.state.signals) if name in rows]
+        self._wanted_rows = [rows[name] for name in self._wanted]
         self._groups_of_node = _groups_by_member(self.topology)
 
     def __len__(self) -> int:
@@ -352,7 +355,7 @@ class JudgedCells:
 
     def grow(self) -> bool:
         """Adds cells for series that are new; returns whether there were any."""
-        versions = tuple(self.state.rows[name].version for name in self._wanted)
+        versions = [rows.version for rows in self._wanted_rows]
         if versions == self._versions:
             return False
         self._versions = versions
@@ -536,7 +539,7 @@ class JudgedCells:
         cells, totals, times = cells[~first], totals[~first], times[~first]
         grew = totals - self.total[cells]
         since = times - self.change_time[cells]
-        usual = np.fmax(np.nan_to_num(self.renewal[cells]), times - self.time[cells])
+        usual = np.fmax(nan_to_zero(self.renewal[cells]), times - self.time[cells])
         known = ((grew != 0) | (since > MIN_RENEWALS * usual)) & (since > 0)
         changed = (grew != 0) & (since > 0)
         self.time[cells] = times

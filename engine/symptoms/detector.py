@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.balance import IdlePaths, RequestShares, UnevenLinks, find_parallel_links
@@ -94,7 +94,7 @@ class ErrorBursts:
         self._first[at] = np.fmin(self._first[at], time)
         # What was sent meanwhile must be known as well.
         grew = (rate > floor[self.at[at]]) & ~(whole_time[self.at[at]] <= self._time[at])
-        passed = np.nan_to_num(time - self._time[at])
+        passed = nan_to_zero(time - self._time[at])
         self._time[at] = time
         self._score[at] = self._score[at] * np.exp(-passed / BURST_S) + grew
         begins = grew & np.isnan(self._since[at])

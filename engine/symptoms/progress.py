@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.cells import (
@@ -164,7 +164,7 @@ class StepStops:
         interval, usual, goes = t - self._last[at], self._usual[at], ~before[at]
         learned = usual + (np.minimum(interval, 4 * usual) - usual) / MIN_INTERVALS
         self._usual[at] = np.where(goes, np.where(np.isnan(usual), interval, learned), usual)
-        faded = self._longest[at] * np.exp(-np.nan_to_num(interval) / LONGEST_MEMORY_S)
+        faded = self._longest[at] * np.exp(-nan_to_zero(interval) / LONGEST_MEMORY_S)
         self._longest[at] = np.where(goes, np.fmax(faded, interval), faded)
         self._count[at], self._last[at] = self._count[at] + 1, t
         limit = np.maximum(MISSED_STEPS * self._usual, MIN_MISSED_S)

@@ -15,10 +15,9 @@ from skewscope.engine.ingest.samples import (
     CommonTimestamp,
     common_timestamp_of,
     merge_complete_timestamps,
-    nan_to_zero,
     widen_window,
 )
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.entity_kinds import NETWORKS
 from skewscope.rules.expression import Expr
