@@ -36,6 +36,7 @@ from skewscope.adapters.targets.common.settings import (
     COMMON_FIELDS,
     HTTP_FIELDS,
     PROBE_FIELDS,
+    NamedTarget,
     TargetSettings,
     read_base_url,
     read_common,
@@ -135,22 +136,12 @@ def build(settings: DynamoSettings) -> "DynamoTarget":
 
 
 @dataclass
-class DynamoTarget:
+class DynamoTarget(NamedTarget):
     """The workers of one endpoint."""
 
     settings: DynamoSettings
     support: Mapping[str, ChangeSupport] = field(default_factory=lambda: {DRAIN: ChangeSupport(note=NOTE)})
     _probing: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Addresses of workers (HOST, or HOST:PORT) by the name of their entity."""
-        return dict(self.settings.common.members)
 
     @property
     def _root(self) -> Path:

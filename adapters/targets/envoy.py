@@ -29,6 +29,7 @@ from skewscope.adapters.targets.common.settings import (
     COMMON_FIELDS,
     HTTP_FIELDS,
     PROBE_FIELDS,
+    NamedTarget,
     TargetSettings,
     check_addresses,
     read_base_url,
@@ -113,23 +114,13 @@ class FileEndpoint:
 
 
 @dataclass
-class EnvoyTarget:
+class EnvoyTarget(NamedTarget):
     """One cluster of one Envoy."""
 
     settings: EnvoySettings
     support: Mapping[str, ChangeSupport] = field(
         default_factory=lambda: {DEWEIGHT: ChangeSupport(), DRAIN: ChangeSupport(note=DRAIN_NOTE)}
     )
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Addresses of endpoints by the name of their entity."""
-        return dict(self.settings.common.members)
 
     async def read_state(self) -> TargetState:
         """Returns the endpoints of the file, with weight and health as Envoy reports them."""

@@ -41,6 +41,7 @@ from skewscope.adapters.targets.common.probe import ProbeSettings, measure_probe
 from skewscope.adapters.targets.common.settings import (
     COMMON_FIELDS,
     PROBE_FIELDS,
+    NamedTarget,
     TargetSettings,
     read_common,
     read_probe,
@@ -97,21 +98,11 @@ def build(settings: GatewayApiSettings) -> "GatewayApiTarget":
 
 
 @dataclass
-class GatewayApiTarget:
+class GatewayApiTarget(NamedTarget):
     """The pods of one pool."""
 
     settings: GatewayApiSettings
     support: Mapping[str, ChangeSupport] = field(default_factory=lambda: {DRAIN: ChangeSupport(note=NOTE)})
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Names of pods by the name of their entity."""
-        return dict(self.settings.common.members)
 
     async def read_state(self) -> TargetState:
         """Returns the pods with the value of the label."""

@@ -18,6 +18,7 @@ from skewscope.adapters.targets.common.probe import ProbeSettings, measure_probe
 from skewscope.adapters.targets.common.settings import (
     COMMON_FIELDS,
     PROBE_FIELDS,
+    NamedTarget,
     TargetSettings,
     read_common,
     read_probe,
@@ -76,23 +77,13 @@ def build(settings: HaproxySettings) -> "HaproxyTarget":
 
 
 @dataclass
-class HaproxyTarget:
+class HaproxyTarget(NamedTarget):
     """One backend of one HAProxy."""
 
     settings: HaproxySettings
     support: Mapping[str, ChangeSupport] = field(
         default_factory=lambda: {DEWEIGHT: ChangeSupport(), DRAIN: ChangeSupport()}
     )
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Servers by the name of their entity."""
-        return dict(self.settings.common.members)
 
     async def read_state(self) -> TargetState:
         """Returns the state of all servers of the backend."""

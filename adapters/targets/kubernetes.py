@@ -32,7 +32,7 @@ from skewscope.adapters.targets.common.kubernetes_api import (
     render_patch,
 )
 from skewscope.adapters.targets.common.marks import MarkedValue, check_action, clean_reason, compare_mark
-from skewscope.adapters.targets.common.settings import COMMON_FIELDS, TargetSettings, read_common
+from skewscope.adapters.targets.common.settings import COMMON_FIELDS, NamedTarget, TargetSettings, read_common
 from skewscope.engine.actions.change import (
     ABSENT,
     DEWEIGHT,
@@ -114,7 +114,7 @@ def build(settings: KubernetesSettings) -> "KubernetesTarget":
 
 
 @dataclass
-class KubernetesTarget:
+class KubernetesTarget(NamedTarget):
     """The nodes of one cluster."""
 
     settings: KubernetesSettings
@@ -124,16 +124,6 @@ class KubernetesTarget:
         self.support = {DEWEIGHT: ChangeSupport(note=DEWEIGHT_NOTE), DRAIN: ChangeSupport()}
         if self.settings.eviction.namespaces:
             self.support = {**self.support, EVICT: ChangeSupport(note=EVICT_NOTE)}
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Names of nodes by the name of their entity."""
-        return dict(self.settings.common.members)
 
     async def read_state(self) -> TargetState:
         """Returns the nodes with their taints, and the pods that may be evicted."""

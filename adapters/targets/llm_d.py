@@ -26,6 +26,7 @@ from skewscope.adapters.targets.common.probe import ProbeSettings, measure_probe
 from skewscope.adapters.targets.common.settings import (
     COMMON_FIELDS,
     PROBE_FIELDS,
+    NamedTarget,
     TargetSettings,
     read_common,
     read_probe,
@@ -72,21 +73,11 @@ def build(settings: LlmDSettings) -> "LlmDTarget":
 
 
 @dataclass
-class LlmDTarget:
+class LlmDTarget(NamedTarget):
     """The endpoints of one file."""
 
     settings: LlmDSettings
     support: Mapping[str, ChangeSupport] = field(default_factory=lambda: {DRAIN: ChangeSupport(note=NOTE)})
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Names of endpoints by the name of their entity."""
-        return dict(self.settings.common.members)
 
     async def read_state(self) -> TargetState:
         """Returns the endpoints of the file; the router itself does not tell them."""

@@ -30,6 +30,7 @@ from skewscope.adapters.targets.common.probe import ProbeSettings, measure_probe
 from skewscope.adapters.targets.common.settings import (
     COMMON_FIELDS,
     PROBE_FIELDS,
+    NamedTarget,
     TargetSettings,
     check_addresses,
     read_command,
@@ -152,23 +153,13 @@ class ServerLine:
 
 
 @dataclass
-class NginxTarget:
+class NginxTarget(NamedTarget):
     """One upstream of one nginx."""
 
     settings: NginxSettings
     support: Mapping[str, ChangeSupport] = field(
         default_factory=lambda: {DEWEIGHT: ChangeSupport(), DRAIN: ChangeSupport()}
     )
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Addresses of servers by the name of their entity."""
-        return dict(self.settings.common.members)
 
     async def read_state(self) -> TargetState:
         """Returns the servers of the file; nginx itself does not tell them."""

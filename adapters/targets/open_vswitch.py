@@ -28,7 +28,7 @@ from skewscope.adapters.config.secret import Secret, read_secret
 from skewscope.adapters.formats.order_protocol import LEAST_KEY
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call, OrderCall
-from skewscope.adapters.targets.common.settings import COMMON_FIELDS, TargetSettings, read_common
+from skewscope.adapters.targets.common.settings import COMMON_FIELDS, NamedTarget, TargetSettings, read_common
 from skewscope.adapters.targets.common.switch_state import parse_flows, parse_meters, parse_mirrors, parse_ports
 from skewscope.engine.actions.change import (
     ABSENT,
@@ -127,7 +127,7 @@ def build(settings: SwitchSettings) -> "SwitchTarget":
 
 
 @dataclass
-class SwitchTarget:
+class SwitchTarget(NamedTarget):
     """The ports of one bridge."""
 
     settings: SwitchSettings
@@ -136,16 +136,6 @@ class SwitchTarget:
 
     def __post_init__(self) -> None:
         self.book = OrderBook(self.settings.node, self.settings.key, time.time)
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Ports of the bridge by the name of their entity."""
-        return dict(self.settings.common.members)
 
     @property
     def support(self) -> Mapping[str, ChangeSupport]:

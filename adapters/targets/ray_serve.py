@@ -23,6 +23,7 @@ from skewscope.adapters.targets.common.marks import OWNER, check_action
 from skewscope.adapters.targets.common.settings import (
     COMMON_FIELDS,
     HTTP_FIELDS,
+    NamedTarget,
     TargetSettings,
     read_base_url,
     read_common,
@@ -104,21 +105,11 @@ def build(settings: RayServeSettings) -> "RayServeTarget":
 
 
 @dataclass
-class RayServeTarget:
+class RayServeTarget(NamedTarget):
     """The nodes of one cluster."""
 
     settings: RayServeSettings
     support: Mapping[str, ChangeSupport] = field(default_factory=lambda: {DRAIN: ChangeSupport(False, NOTE)})
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Names or addresses of nodes by the name of their entity."""
-        return dict(self.settings.common.members)
 
     async def read_state(self) -> TargetState:
         """Returns the state of the nodes that the config names."""

@@ -15,7 +15,7 @@ from skewscope.adapters.config.fields import read_path
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call
 from skewscope.adapters.targets.common.nic_tools import DIALECTS
-from skewscope.adapters.targets.common.settings import COMMON_FIELDS, TargetSettings, read_common
+from skewscope.adapters.targets.common.settings import COMMON_FIELDS, NamedTarget, TargetSettings, read_common
 from skewscope.adapters.targets.common.transports import read_file
 from skewscope.engine.actions.change import ABSENT, FOREIGN, OURS, Change, ChangeSupport, MemberState, TargetState
 from skewscope.kb.field_reader import FieldReader
@@ -81,7 +81,7 @@ def build(settings: RenderedSettings) -> "RenderedTarget":
 
 
 @dataclass
-class RenderedTarget:
+class RenderedTarget(NamedTarget):
     """The members of one tool."""
 
     settings: RenderedSettings
@@ -90,16 +90,6 @@ class RenderedTarget:
     def __post_init__(self) -> None:
         self.dialect = DIALECTS[self.settings.tool]
         self.support = {self.dialect.kind: ChangeSupport(note=self.dialect.note, runs=False)}
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Devices or jobs by the name of their entity."""
-        return dict(self.settings.common.members)
 
     async def read_state(self) -> TargetState:
         """Returns the values in the recorded outputs."""

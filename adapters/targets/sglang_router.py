@@ -5,8 +5,7 @@ The router stores `priority` and `cost` of a worker, but its policies ignore bot
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,30 +15,10 @@ from skewscope.adapters.sources.common.base import redact_message
 from skewscope.adapters.sources.common.http_client import FetchOptions
 from skewscope.adapters.targets.common.base import ConflictError, TargetError
 from skewscope.adapters.targets.common.calls import Call, HttpCall
-from skewscope.adapters.targets.common.counters import sum_by_label
-from skewscope.adapters.targets.common.probe import ProbeSettings, measure_probe
-from skewscope.adapters.targets.common.registration import (
-    REGISTERED,
-    REMOVAL_SUPPORT,
-    check_worker_urls,
-    complete_state,
-    find_member,
-    find_removal,
-    is_registered,
-    parse_workers,
-)
-from skewscope.adapters.targets.common.settings import (
-    COMMON_FIELDS,
-    HTTP_FIELDS,
-    PROBE_FIELDS,
-    TargetSettings,
-    read_base_url,
-    read_common,
-    read_http_options,
-    read_probe,
-)
-from skewscope.adapters.targets.common.transports import request, request_ok, show
-from skewscope.engine.actions.change import OURS, Change, ChangeSupport, MemberState, TargetState
+from skewscope.adapters.targets.common.registration import REGISTERED, complete_state, find_member, is_registered
+from skewscope.adapters.targets.common.transports import request, show
+from skewscope.adapters.targets.common.worker_router import WorkerRouter, WorkerRouterSettings, read_router
+from skewscope.engine.actions.change import OURS, Change, MemberState, TargetState
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
@@ -55,39 +34,22 @@ KEPT_FIELDS = {
     "metadata": "labels",
 }
 """Fields that the router shows of a worker, and their names when it is added. The router asks the worker for others."""
-WORK_METRICS = ("smg_worker_cb_outcomes_total",)
-"""Requests that a worker has answered, well or badly."""
 
 
 @dataclass(frozen=True, slots=True)
-class SglangRouterSettings:
+class SglangRouterSettings(WorkerRouterSettings):
     """Settings of one router."""
 
-    common: TargetSettings
-    url: str
-    options: FetchOptions = field(default_factory=FetchOptions)
-    metrics: str = ""
-    """Address of the router's metrics page; '' for none."""
-    probe: ProbeSettings | None = None
     worker_key: Secret | None = None
     """Key that the router sends to its workers."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> SglangRouterSettings:
     """Parses the settings of one entry; problems are added to `fields`."""
-    optional = ("metrics", "worker_key", *COMMON_FIELDS, *HTTP_FIELDS, *PROBE_FIELDS)
-    fields.check_keys(at, ("kind", "url", "members"), optional)
-    common = read_common(fields, at, name)
-    check_worker_urls(fields, at, common.members)
+    found = read_router(fields, at, name, ("worker_key",))
     key_given = fields.value_at((*at, "worker_key")) is not None
-    return SglangRouterSettings(
-        common,
-        read_base_url(fields, (*at, "url")),
-        read_http_options(fields, at, common.timeout),
-        read_base_url(fields, (*at, "metrics")) if fields.value_at((*at, "metrics")) is not None else "",
-        read_probe(fields, at, "/health"),
-        read_secret(fields, (*at, "worker_key"), Path(fields.document.file).parent, least=1) if key_given else None,
-    )
+    key = read_secret(fields, (*at, "worker_key"), Path(fields.document.file).parent, least=1) if key_given else None
+    return SglangRouterSettings(found.common, found.url, found.options, found.metrics, found.probe, key)
 
 
 def build(settings: SglangRouterSettings) -> "SglangRouterTarget":
@@ -96,27 +58,16 @@ def build(settings: SglangRouterSettings) -> "SglangRouterTarget":
 
 
 @dataclass
-class SglangRouterTarget:
+class SglangRouterTarget(WorkerRouter):
     """One router of SGLang and its workers."""
 
     settings: SglangRouterSettings
-    support: Mapping[str, ChangeSupport] = field(default_factory=lambda: dict(REMOVAL_SUPPORT))
 
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """URLs of workers by the name of their entity."""
-        return dict(self.settings.common.members)
+    work_metrics = ("smg_worker_cb_outcomes_total",)
 
     async def read_state(self) -> TargetState:
         """Returns the workers that the router has or the config names; the version holds their present ids."""
-        call = HttpCall("GET", f"{self.settings.url}/workers")
-        answer = await request_ok(call, self.settings.options)
-        workers = parse_workers(answer.body, call.describe())
+        workers = await self.read_workers()
         state = complete_state({worker["url"]: _to_member(worker) for worker in workers}, self.members)
         return replace(state, version=json.dumps({worker["url"]: str(worker.get("id", "")) for worker in workers}))
 
@@ -137,10 +88,6 @@ class SglangRouterTarget:
         body = {"url": change.member, **json.loads(before.detail("fields", "{}"))}
         return (HttpCall("POST", f"{self.settings.url}/workers", json.dumps(body), statuses=(200, ACCEPTED)),)
 
-    def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
-        """Returns where a change stands: by whether the router has the worker."""
-        return find_removal(change, before, state)
-
     async def make_call(self, call: Call) -> None:
         """Makes one call; an id that is not there any more means that the state has changed."""
         assert isinstance(call, HttpCall)
@@ -154,19 +101,9 @@ class SglangRouterTarget:
             text = show(answer.body) if key is None else show(answer.body).replace(key.text, "***")
             raise TargetError(f"{call.method} {redact_message(call.url)}: the answer {answer.status}: {text}")
 
-    async def read_work(self) -> Mapping[str, float]:
-        """Returns the requests that each worker has answered, by the router's metrics page."""
-        if not self.settings.metrics:
-            return {}
-        answer = await request_ok(HttpCall("GET", self.settings.metrics), self.settings.options)
-        return sum_by_label(answer.body, WORK_METRICS, "worker")
-
-    async def probe(self, member: str) -> float | None:
-        """Returns the seconds of a probe of a worker."""
-        if self.settings.probe is None:
-            return None
-        options = replace(self.settings.options, bearer=self.settings.worker_key)
-        return await measure_probe(self.settings.probe, member, options)
+    def probe_options(self) -> FetchOptions:
+        """Returns how a worker is asked: with its key."""
+        return replace(self.settings.options, bearer=self.settings.worker_key)
 
 
 def _to_member(worker: dict[str, Any]) -> MemberState:

@@ -23,6 +23,7 @@ from skewscope.adapters.targets.common.probe import ProbeSettings
 from skewscope.adapters.targets.common.settings import (
     COMMON_FIELDS,
     HTTP_FIELDS,
+    NamedTarget,
     TargetSettings,
     read_base_url,
     read_common,
@@ -127,7 +128,7 @@ def build(settings: SlurmSettings) -> "SlurmTarget":
 
 
 @dataclass
-class SlurmTarget:
+class SlurmTarget(NamedTarget):
     """The nodes of one cluster."""
 
     settings: SlurmSettings
@@ -140,16 +141,6 @@ class SlurmTarget:
     """KillWait of the cluster, s; None before it was needed."""
     _given: dict[str, float] = field(default_factory=dict)
     _seen: set[tuple[int, int, str]] = field(default_factory=set)
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """Nodes of Slurm by the name of their entity."""
-        return dict(self.settings.common.members)
 
     async def read_state(self) -> TargetState:
         """Returns the state of all nodes, with the jobs that run on them."""

@@ -20,6 +20,7 @@ from skewscope.adapters.targets.common.external import ExternalSettings, Externa
 from skewscope.adapters.targets.common.kubernetes_api import KubernetesApi
 from skewscope.adapters.targets.common.probe import ProbeSettings
 from skewscope.adapters.targets.common.settings import TargetSettings
+from skewscope.adapters.targets.common.worker_router import WorkerRouterSettings
 from skewscope.adapters.targets.dynamo import DynamoSettings, DynamoTarget
 from skewscope.adapters.targets.envoy import EnvoySettings, EnvoyTarget
 from skewscope.adapters.targets.exec import ExecSettings
@@ -33,7 +34,7 @@ from skewscope.adapters.targets.ray_serve import RayServeSettings, RayServeTarge
 from skewscope.adapters.targets.rendered import RenderedSettings, RenderedTarget
 from skewscope.adapters.targets.sglang_router import SglangRouterSettings, SglangRouterTarget
 from skewscope.adapters.targets.slurm import SlurmSettings, SlurmTarget
-from skewscope.adapters.targets.vllm_router import VllmRouterSettings, VllmRouterTarget
+from skewscope.adapters.targets.vllm_router import VllmRouterTarget
 from skewscope.adapters.targets.webhook import WebhookSettings
 from skewscope.engine.actions.change import Change, MemberState
 
@@ -132,7 +133,7 @@ BUILDERS: Mapping[str, Callable[[AnswerRig], Target]] = {
         SglangRouterSettings(common(*WORKERS), URL, metrics=f"{URL}/metrics", probe=PROBE)
     ),
     "vllm-router": lambda _: VllmRouterTarget(
-        VllmRouterSettings(common(*WORKERS), URL, metrics=f"{URL}/metrics", probe=PROBE)
+        WorkerRouterSettings(common(*WORKERS), URL, metrics=f"{URL}/metrics", probe=PROBE)
     ),
     "dynamo": lambda rig: DynamoTarget(
         DynamoSettings(common("10.0.0.1", "10.0.0.2"), str(rig.folder), metrics=(f"{URL}/metrics",))

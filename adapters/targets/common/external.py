@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from skewscope.adapters.targets.common.base import BusyError, ConflictError, TargetError
 from skewscope.adapters.targets.common.calls import Call, CommandCall, HttpCall
 from skewscope.adapters.targets.common.marks import check_action, clean_reason
-from skewscope.adapters.targets.common.settings import COMMON_FIELDS, TargetSettings, read_common
+from skewscope.adapters.targets.common.settings import COMMON_FIELDS, NamedTarget, TargetSettings, read_common
 from skewscope.adapters.targets.common.transports import show
 from skewscope.engine.actions.change import (
     ABSENT,
@@ -71,7 +71,7 @@ def read_external(fields: FieldReader, at: FieldPath, name: str) -> ExternalSett
 
 
 @dataclass
-class ExternalTarget:
+class ExternalTarget(NamedTarget):
     """A target behind a hook."""
 
     settings: ExternalSettings
@@ -81,16 +81,6 @@ class ExternalTarget:
     def __post_init__(self) -> None:
         last = self.settings.irreversible
         self.support = {kind: ChangeSupport(kind not in last) for kind in self.settings.changes}
-
-    @property
-    def name(self) -> str:
-        """Name in the config."""
-        return self.settings.common.name
-
-    @property
-    def members(self) -> Mapping[str, str]:
-        """The hook's names by the name of their entity."""
-        return dict(self.settings.common.members)
 
     async def read_state(self) -> TargetState:
         """Returns what the hook answers to `state`."""

@@ -1,8 +1,10 @@
 """Settings that targets share: members, HTTP options, the probe of a worker."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from skewscope.adapters.config.fields import read_number, read_path
 from skewscope.adapters.sources.common.base import redact_message
@@ -36,6 +38,31 @@ class TargetSettings:
     """Names of entities of the topology, and the target's own names for them, sorted."""
     timeout: float = DEFAULT_TIMEOUT
     """Seconds for one call."""
+
+
+class HasCommonSettings(Protocol):
+    """Settings of a kind of target."""
+
+    @property
+    def common(self) -> TargetSettings:
+        """What every target has."""
+        ...
+
+
+class NamedTarget:
+    """A target that takes its name and its members from its settings."""
+
+    settings: HasCommonSettings
+
+    @property
+    def name(self) -> str:
+        """Name in the config."""
+        return self.settings.common.name
+
+    @property
+    def members(self) -> Mapping[str, str]:
+        """The target's names of its members, by the name of their entity in the topology."""
+        return dict(self.settings.common.members)
 
 
 def read_common(fields: FieldReader, at: FieldPath, name: str) -> TargetSettings:

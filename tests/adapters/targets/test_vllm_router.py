@@ -15,7 +15,8 @@ from skewscope.adapters.targets.common.base import ConflictError, TargetError
 from skewscope.adapters.targets.common.calls import HttpCall
 from skewscope.adapters.targets.common.probe import ProbeSettings
 from skewscope.adapters.targets.common.settings import TargetSettings
-from skewscope.adapters.targets.vllm_router import VllmRouterSettings, VllmRouterTarget
+from skewscope.adapters.targets.common.worker_router import WorkerRouterSettings
+from skewscope.adapters.targets.vllm_router import VllmRouterTarget
 from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, OURS, Change, MemberState
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
@@ -40,7 +41,7 @@ def command(port: int, metrics: int, workers: list[str]) -> list[str]:
 def make_target(url: str, metrics: str = "", members: tuple[tuple[str, str], ...] = MEMBERS) -> VllmRouterTarget:
     probe = ProbeSettings("/v1/completions", "m")
     common = TargetSettings("front", members, 2.0)
-    return VllmRouterTarget(VllmRouterSettings(common, url, FetchOptions(2.0, 1 << 20), metrics, probe))
+    return VllmRouterTarget(WorkerRouterSettings(common, url, FetchOptions(2.0, 1 << 20), metrics, probe))
 
 
 START = RouterStart(command, make_target)
