@@ -22,7 +22,7 @@ from skewscope.engine.features.operators.protocol import (
     total_cost,
 )
 from skewscope.engine.features.stores import BaselineSlice, BaselineStore, CounterStore
-from skewscope.engine.features.windows import WindowStore
+from skewscope.engine.features.window_store import WindowStore
 from skewscope.engine.ingest.samples import CONSTANT_TIMESTAMP, EDGE_S, CommonTimestamp, merge_timestamps
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.arrays import F64, Index, Mask

@@ -5,7 +5,7 @@ import numpy as np
 from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.features.operators.protocol import Operator
 from skewscope.engine.features.stores import BaselineStore, CounterHistory, CounterStore, CounterWindows
-from skewscope.engine.features.windows import WindowStore
+from skewscope.engine.features.window_store import WindowStore
 from skewscope.engine.ingest.samples import SlotRing
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.transfer import EntityPlaces, Places, copy_fields, copy_items

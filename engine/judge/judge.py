@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skewscope.engine.features.column_statistics import sum_rows
 from skewscope.engine.features.evaluator import Evaluator
-from skewscope.engine.features.peer_statistics import sum_rows
 from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.arrays import F64, Index, Mask

@@ -13,6 +13,8 @@ Mask = NDArray[np.bool_]
 
 MAX_VALUE = 1e100
 """What is larger is no measurement: its square would be beyond all numbers, and what adds it up never recover."""
+MAX_NARROW = 16
+"""Sets of at most so many members are stored member by member, so that one pass covers many sets."""
 
 
 def is_same_mask(one: Mask | None, other: Mask | None) -> bool:

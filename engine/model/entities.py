@@ -12,14 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.model.arrays import F64, MAX_NARROW, Index
 from skewscope.engine.model.topology import FLEET, Group, Topology
 from skewscope.rules.entity_kinds import CONTAINERS, KINDS
 from skewscope.rules.expression import Peers
 from skewscope.rules.model import EntityFilter
-
-MAX_NARROW = 16
-"""Sets of at most so many members are stored member by member, so that one pass covers many sets."""
 
 
 @dataclass(frozen=True)

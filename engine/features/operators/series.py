@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from skewscope.engine.features.column_statistics import sum_rows
 from skewscope.engine.features.operators.protocol import Operator, OperatorContext, Reads, Values, register
-from skewscope.engine.features.peer_statistics import sum_rows
-from skewscope.engine.features.windows import LateSampleReader, SampleWindow
+from skewscope.engine.features.window_store import LateSampleReader
+from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.layout import ColumnLayout, SeriesRows, match_selectors
 from skewscope.engine.ingest.samples import (
     ColumnIndexer,

@@ -8,8 +8,9 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from skewscope.engine.features.operators import elementwise, protocol
-from skewscope.engine.features.operators.elementwise import Elementwise, WindowStatistic, to_truth
+from skewscope.engine.features.operators import elementwise, memories, protocol
+from skewscope.engine.features.operators.elementwise import Elementwise, to_truth
+from skewscope.engine.features.operators.memories import WindowStatistic
 from skewscope.engine.features.operators.peers import PeerComparison, Reduction
 from skewscope.engine.features.operators.protocol import OPERATORS, Operator, Reads, operator_class, register
 from skewscope.rules import calls, expression, functions, language
@@ -58,7 +59,7 @@ def test_a_function_of_values_gives_the_declared_type_and_keeps_the_unknown(name
 def add_function(monkeypatch):
     """Adds a function as a contributor would: an entry in the table of functions, and a class."""
     declared = dict(FUNCTIONS)
-    for module in (functions, calls, expression, language, protocol, elementwise):
+    for module in (functions, calls, expression, language, protocol, memories):
         if hasattr(module, "FUNCTIONS"):
             monkeypatch.setattr(module, "FUNCTIONS", declared)
     monkeypatch.setattr(protocol, "OPERATORS", dict(OPERATORS))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skewscope.engine.features.peer_statistics import MIN_NETWORK_ROWS, column_quantile, sort_columns, sort_rows
+from skewscope.engine.features.column_statistics import MIN_NETWORK_ROWS, column_quantile, sort_columns, sort_rows
 
 
 @pytest.mark.parametrize("members", [1, 2, 3, 5, 8, 11, 16, 17])

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from skewscope.engine.features.windows import SampleWindow, WindowStore
+from skewscope.engine.features.window_store import WindowStore
+from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.samples import (
     MAX_PERIOD_S,
     MAX_SLOTS,
