@@ -447,7 +447,10 @@ class EntityIndex:
         if by == "all":
             return ["all"] * len(names)
         if by in CONTAINERS[kind]:
-            return list(self.container_index(kind, by))
+            index = self.container_index(kind, by)
+            # GPUs of one node that belong to groups of different kinds or pools do not do the same.
+            work = topology.work_of if (kind, by) == ("gpu", "node") else {}
+            return list(zip(index.tolist(), map(work.get, names), strict=False)) if work else list(index)
         if by in {"network", "switch"}:
             return [getattr(topology.port[name], by) for name in names]
         if by == "rack":

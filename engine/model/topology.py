@@ -125,6 +125,16 @@ class Topology:
         return {m: m if m in self.node else m.rsplit("/", 1)[0] for g in self.groups for m in g.members}
 
     @cached_property
+    def work_of(self) -> Mapping[str, tuple[str, ...]]:
+        """Returns, by member of groups, what tells its work from that of others: kinds and pools of its groups."""
+        pools = {replica: pool.name for pool in self.pools for replica in pool.replicas}
+        found: dict[str, set[str]] = {}
+        for group in self.groups:
+            for member in group.members:
+                found.setdefault(member, set()).add(f"{group.kind} {pools.get(group.name, '')}".rstrip())
+        return {member: tuple(sorted(work)) for member, work in found.items()}
+
+    @cached_property
     def groups_on(self) -> Mapping[str, tuple[Group, ...]]:
         """The groups with a member on each node, by its name."""
         found: dict[str, dict[str, Group]] = {}

@@ -94,8 +94,10 @@ class IdlePaths:
         common = self._reduced(ratio)[mine]
         usual = self._reduced(np.where(active, past, np.nan))[mine]
         expected = active[mine] & (common >= SIBLINGS_HOLD) & (past[mine] >= SIGNIFICANT * usual)
-        lost = expected & (ratio[mine] < LOST * common)
-        back = ratio[mine] >= IDLE_BACK * common
+        # Where traffic grows, a port that carries as much as before has lost nothing.
+        wanted = np.minimum(common, 1.0)
+        lost = expected & (ratio[mine] < LOST * wanted)
+        back = ratio[mine] >= IDLE_BACK * wanted
         time = new.time[place >= 0][self._set[place[place >= 0]] >= 0]
         self._begin(mine, time, lost, past)
         ended = mine[self._is_idle[mine] & back]
@@ -104,8 +106,8 @@ class IdlePaths:
         share = np.where(active, self.cells.value[self.at], 0.0)
         carried, before = (np.bincount(self._bundle, np.nan_to_num(one)) for one in (share, past * active))
         part = np.fmax(ratio, (carried / before)[self._bundle])[mine]
-        self._find_little(mine, time, expected & (part < LITTLE * common), past)
-        self._is_little[mine[part >= LITTLE_BACK * common]] = False
+        self._find_little(mine, time, expected & (part < LITTLE * wanted), past)
+        self._is_little[mine[part >= LITTLE_BACK * wanted]] = False
 
     def _find_little(self, at: Index, time: F64, little: Mask, past: F64) -> None:
         first = little & (self._little[at] == 0)
