@@ -50,6 +50,12 @@ COLUMN = re.compile(r"(?P<name>[\w.]+)(?: \[(?P<unit>[^\]]*)\])?")
 NUMBER = re.compile(r"(?P<number>-?\d+(?:\.\d+)?)(?: (?P<unit>[A-Za-z%/]+))?")
 BITS = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 ROW = re.compile(r"(?:19|20)\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)?, ")
+MESSAGE = re.compile(
+    r"Failed to initialize NVML|Unable to determine the device handle|NVIDIA-SMI has failed|No devices were found"
+    r"|GPU access blocked|GPU is lost|Make sure that the latest NVIDIA driver"
+)
+"""How lines begin that the program writes in place of rows while it cannot reach the driver or a GPU."""
+MAX_SHOWN = 80
 KNOWN = re.compile(r"(?:utilization|clocks|power|temperature|memory|clocks_event_reasons|ecc\.errors|pcie)\.[\w.]+")
 
 
@@ -74,6 +80,22 @@ class CsvReader:
     """Rows that gave samples."""
     node: str = ""
     """Node of rows that do not name theirs."""
+    messages: int = 0
+    """Lines of the program in place of rows."""
+    first_message: str = ""
+    """The first of them, with its line."""
+
+    def count_message(self, number: int, text: str) -> None:
+        """Counts a line that the program wrote in place of rows: there is no sample then."""
+        self.messages += 1
+        self.first_message = self.first_message or f"{text[:MAX_SHOWN]!r} (line {number})"
+
+    def message_note(self) -> str:
+        """Returns what is to be said of the messages; '' without any."""
+        if not self.messages:
+            return ""
+        lines = "a line in place of a row" if self.messages == 1 else f"{self.messages} lines in place of rows"
+        return f"nvidia-smi wrote {lines}, first {self.first_message}; nothing is known of its GPUs then"
 
     def read_row(self, number: int, cells: list[str]) -> None:
         """Adds the samples of a row.
@@ -181,12 +203,15 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         raise reader.input_error(broken[0] if broken else 0, found, "rows of nvidia-smi in CSV")
     cut = f"ends inside a row (line {broken[0]}), which is left out" if broken else ""
     has_host = any(column.name == "hostname" for column in reader.columns)
-    reader.collector.note = join_notes(cut, "" if has_host else unnamed)
+    reader.collector.note = join_notes(cut, reader.message_note(), "" if has_host else unnamed)
     return reader.collector.series()
 
 
 def _read_line(reader: CsvReader, number: int, text: str) -> tuple[int, str] | None:
-    """Reads a header or a row; returns line and description of one that is cut, which only the last may be."""
+    """Reads a header, a row or a message; returns line and description of a cut row, which only the last may be."""
+    if MESSAGE.match(text):
+        reader.count_message(number, text)
+        return None
     if columns := parse_header(text):
         reader.take_header(number, columns)
         return None

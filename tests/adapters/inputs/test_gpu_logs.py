@@ -49,6 +49,25 @@ def test_numbers_are_in_the_units_of_the_exporter_and_what_is_not_available_is_n
     assert not any("fan" in metric or "name" in metric for metric, _ in found)
 
 
+@pytest.mark.parametrize(
+    ("message", "times", "said"),
+    [
+        ("Failed to initialize NVML: Unknown Error", 1, "wrote a line in place of a row"),
+        ("Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost.", 2, "wrote 2 lines in place of"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", 400, "wrote 400 lines in"),
+    ],
+)
+def test_what_the_program_says_of_itself_is_no_row_and_is_told(message, times, said):
+    header, *rows = NVIDIA_SMI.splitlines(keepends=True)
+    text = "".join([header, rows[0], f"{message}\n" * times, *rows[1:]])
+    found = read(nvidia_smi, text)
+    assert samples(found) == samples(read(nvidia_smi, NVIDIA_SMI))
+    assert said in found[0].note
+    assert "(line 3); nothing is known of its GPUs then" in found[0].note
+    with pytest.raises(InputError, match="no row"):
+        read(nvidia_smi, header + f"{message}\n" * times)
+
+
 def test_samples_are_those_of_the_catalogue(tmp_path):
     found, _ = loaded(tmp_path, "nvidia-smi", NVIDIA_SMI)
     assert found[SeriesKey("gpu.sm_clock", "gpu", "n0/gpu0")] == [1980, 1965]
