@@ -36,11 +36,13 @@ OTHER_COMPARISON = 0.5
 FIXED_MEMBER = 0.5
 """Weight of a member that stays the slow one for a condition that moves between members."""
 OTHER_PARALLELISM = 0.3
-"""Weight of a condition of another kind of parallel group than those at the place."""
+"""Weight of a condition of a kind of parallel group that the topology does not have at the place."""
 LOCAL_GROUPS = frozenset({"gpu", "host", "pcie"})
 """Groups of conditions that hit one machine: of several late machines each would need a fault of its own."""
 MAX_MACHINES = 3
 """Machines from which on more of them say no more."""
+SILENT_SHARE = 0.05
+"""A value that falls to this part of what it was may be that of something silent."""
 MIN_PROBABILITY = 0.02
 MAX_CANDIDATES = 6
 PARALLELISM = {
@@ -55,7 +57,7 @@ SIMILAR_DIRECTIONS = {
     "begins": ("up",),
     "down": ("stops",),
     "stops": ("down",),
-    "silent": ("stops", "down"),
+    "silent": ("stops",),
 }
 COMPARISONS = {
     PAST: ("past", "nominal"),
@@ -128,7 +130,8 @@ class CauseModel:
         for deviation in deviations:
             by_signal.setdefault(deviation.signal.id, []).append(deviation)
         more = max(min(machines, MAX_MACHINES) - 1, 0)
-        scores = {name: self._score(name, by_signal, frozenset(delivered), group_kinds, more) for name in self._items}
+        kinds = _kinds_at(group_kinds, deviations)
+        scores = {name: self._score(name, by_signal, frozenset(delivered), kinds, more) for name in self._items}
         # The leak alone: none of the catalogue's conditions.
         none = len(by_signal) * math.log(LEAK)
         top = max([*(score for score, *_ in scores.values()), none])
@@ -146,7 +149,7 @@ class CauseModel:
         name: str,
         by_signal: Mapping[str, Sequence[Deviation]],
         delivered: frozenset[str],
-        group_kinds: Collection[str],
+        group_kinds: Collection[str] | None,
         more: int,
     ) -> tuple[float, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Returns (score, signals explained, normal, unseen); `more` machines than one are late."""
@@ -192,10 +195,17 @@ def _strength(items: Mapping[str, Sequence[SignatureItem]], signal: str) -> floa
     return max((SHOWS[item.shows] for item in items.get(signal, ())), default=0.0)
 
 
-def _fits(condition: Condition, group_kinds: Collection[str]) -> bool:
+def _fits(condition: Condition, group_kinds: Collection[str] | None) -> bool:
+    if group_kinds is None:
+        return True
     wanted = {word.split("-")[0] for word in condition.parallelism}
     present = {PARALLELISM.get(kind, kind) for kind in group_kinds}
-    return not present or "any" in wanted or bool(wanted & present)
+    return "any" in wanted or bool(wanted & present)
+
+
+def _kinds_at(group_kinds: Collection[str], deviations: Iterable[Deviation]) -> Collection[str] | None:
+    """Returns the kinds of groups at a place; None where there may be others, as behind a port of a switch."""
+    return group_kinds if group_kinds or all(one.place.kind == "gpu" for one in deviations) else None
 
 
 def _match(item: SignatureItem, deviation: Deviation) -> float:
@@ -213,6 +223,8 @@ def _same_direction(item: SignatureItem, deviation: Deviation) -> bool:
         return True
     if deviation.form == MOVING or item.direction == "uneven":
         return item.direction in ("uneven", "up") and deviation.direction in ("uneven", "up", "down")
+    if item.direction == "silent" and deviation.direction == "down":
+        return abs(deviation.ratio) <= SILENT_SHARE
     return deviation.direction in SIMILAR_DIRECTIONS.get(item.direction, ())
 
 

@@ -61,3 +61,23 @@ def test_of_several_late_machines_each_would_need_a_fault_of_its_own():
     )
     assert one["gpu-fail-slow"] > two.get("gpu-fail-slow", 0.0)
     assert next(iter(two)) == "pp-bubble"
+
+
+def lower_clock(value):
+    gpu = Entity("gpu", "n0/gpu0")
+    return Deviation(KNOWN.signals["gpu.sm_clock"], gpu, PEERS, "down", 0.0, value, 1980.0)
+
+
+def test_a_lower_clock_is_no_silence():
+    slow, gone = ({one.condition for one in MODEL.rank([lower_clock(value)], (), ())} for value in (1200.0, 0.0))
+    assert "telemetry-blackout" not in slow
+    assert "telemetry-blackout" in gone
+
+
+def test_a_gpu_without_a_group_has_hardly_the_faults_of_one():
+    alone, grouped = (
+        {one.condition: one.probability for one in MODEL.rank([lower_clock(1200.0)], (), kinds)}
+        for kinds in ((), ("tensor-parallel",))
+    )
+    assert alone.get("tp-straggler", 0.0) < 0.5 * grouped["tp-straggler"]
+    assert alone["gpu-fail-slow"] >= grouped["gpu-fail-slow"]
