@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=90.0, help="seconds that hostile agents are measured")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--settle", type=float, default=SETTLE_S, help="seconds without kills at the end")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="minutes after which no more kills are begun")
     asked = parser.parse_args()
     faults: list[str] = []
     if asked.inputs:
@@ -36,7 +37,7 @@ def main() -> int:
     if asked.hostile:
         faults += run_hostile(asked.seconds, asked.hostile)
     if asked.kills:
-        faults += run_kills(asked.kills, asked.seed, asked.settle)
+        faults += run_kills(asked.kills, asked.seed, asked.settle, asked.minutes)
     for fault in faults[:SHOWN]:
         print(f"fault: {fault}")
     print(f"{len(faults)} faults")

@@ -17,7 +17,7 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
-from bench.campaign_kills import Member, free_port
+from bench.campaign_kills import MEMORY_LIMIT_MIB, Member, free_port
 from skewscope.adapters.inputs.recording import demo_path
 
 TOKEN = "campaign-0123456789abcdef"
@@ -110,6 +110,8 @@ def _judge(done: "subprocess.CompletedProcess[str]", member: Member, probe: Heal
         faults.append(f"calls: a traceback: {log[log.index('Traceback') :][:1500]}")
     if probe.slowest > HEALTH_LIMIT_S:
         faults.append(f"calls: /healthz took {probe.slowest:.2f} s")
+    if member.peak_mib > MEMORY_LIMIT_MIB:
+        faults.append(f"calls: {member.peak_mib:.0f} MiB of memory")
     print(
         f"calls: {made[1] if made else 'an unknown number of'} requests; {len(faults)} faults; /healthz at most "
         f"{probe.slowest:.2f} s of {probe.count}, memory at most {member.peak_mib:.0f} MiB",
