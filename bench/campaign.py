@@ -7,6 +7,7 @@ defaults give, takes some hours; the same seed gives the same inputs and request
 """
 
 import argparse
+from pathlib import Path
 
 from bench.campaign_calls import run_calls
 from bench.campaign_inputs import run_inputs
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--settle", type=float, default=SETTLE_S, help="seconds without kills at the end")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="minutes after which no more kills are begun")
+    parser.add_argument("--keep", type=Path, help="a new folder for what killed controllers leave")
     asked = parser.parse_args()
     faults: list[str] = []
     if asked.inputs:
@@ -37,7 +39,7 @@ def main() -> int:
     if asked.hostile:
         faults += run_hostile(asked.seconds, asked.hostile)
     if asked.kills:
-        faults += run_kills(asked.kills, asked.seed, asked.settle, asked.minutes)
+        faults += run_kills(asked.kills, asked.seed, asked.settle, asked.minutes, asked.keep)
     for fault in faults[:SHOWN]:
         print(f"fault: {fault}")
     print(f"{len(faults)} faults")

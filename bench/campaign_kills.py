@@ -10,6 +10,7 @@ lane is left alone until all is reported, and the events are compared with the s
 import json
 import logging
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from bench.campaign_disk import Disk, small_disk
@@ -228,6 +229,12 @@ class Lane:
         self.done["incidents in stores"] = len(stored)
         yield from find_losses(stored, self.receiver.events, pair=len(self.members) > 1, settled=settled)
 
+    def save_events(self, path: Path) -> None:
+        """Writes what was received; the store of a small disk is copied beside it, as the disk goes."""
+        path.write_text("".join(f"{json.dumps(asdict(one))}\n" for one in self.receiver.events))
+        for found in self.disk.folder.glob("skewscope.db*") if self.disk is not None else ():
+            shutil.copyfile(found, path.with_name(found.name))
+
     def describe(self, faults: int) -> str:
         """Returns what was done and found, in a line."""
         peak = max(member.peak_mib for member in self.members)
@@ -285,8 +292,18 @@ LANES = ((SINGLE, 0.2), (SINGLE, 0.2), (SINGLE, 0.2), (FULL_DISK, 0.15), (PAIR, 
 """Lanes that run at the same time, and the share of the kills of each."""
 
 
-def run_kills(kills: int, seed: int, settle_s: float = SETTLE_S, minutes: float = float("inf")) -> list[str]:
-    """Runs all lanes, prints a line for each, and returns what went wrong; no kill begins after some minutes."""
+def run_kills(
+    kills: int, seed: int, settle_s: float = SETTLE_S, minutes: float = float("inf"), keep: Path | None = None
+) -> list[str]:
+    """Runs all lanes, prints a line for each, and returns what went wrong.
+
+    Args:
+        kills: of all lanes.
+        seed: of all chances.
+        settle_s: seconds without kills at the end.
+        minutes: no kill begins after so many.
+        keep: a folder for stores, logs and received events; None to keep nothing.
+    """
     logging.getLogger("skewscope.agent").setLevel(logging.ERROR)  # each kill is a warning there
     deadline = time.time() + 60 * minutes
     totals: Counter[str] = Counter()
@@ -294,7 +311,8 @@ def run_kills(kills: int, seed: int, settle_s: float = SETTLE_S, minutes: float 
     def run_lane(number: int) -> list[str]:
         name, share = LANES[number]
         count = max(round(kills * share), 1)
-        with open_lane(name, Path(folder) / f"{number}-{name.replace(' ', '-')}", f"{seed} {number}") as lane:
+        own = folder / f"{number}-{name.replace(' ', '-')}"
+        with open_lane(name, own, f"{seed} {number}") as lane:
             if lane is None:
                 print(f"{name}: skipped, no disk can be mounted here")
                 return []
@@ -304,11 +322,14 @@ def run_kills(kills: int, seed: int, settle_s: float = SETTLE_S, minutes: float 
                 found = [f"{name}: {fault}" for fault in lane.find_faults()]
             except Exception as error:  # noqa: BLE001 - the other lanes continue
                 found = [f"{name}: after {lane.done['kills']} kills: {error!r}"]
+            lane.save_events(own / "events.jsonl")
             print(lane.describe(len(found)), flush=True)
             totals.update(lane.done)
             return found
 
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(LANES)) as pool:
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(len(LANES)) as pool:
+        folder = keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         faults = [fault for found in pool.map(run_lane, range(len(LANES))) for fault in found]
     print(
         f"kills: {totals['kills']} in all, {totals['kills with rows being pushed']} with rows being pushed, "
