@@ -23,6 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--calls", type=int, default=5000)
     parser.add_argument("--hostile", type=int, default=10, help="hostile agents, beside SOUND sound ones")
     parser.add_argument("--seconds", type=float, default=90.0, help="seconds that hostile agents are measured")
@@ -33,7 +34,7 @@ def main() -> int:
     asked = parser.parse_args()
     faults: list[str] = []
     if asked.inputs:
-        faults += run_inputs(asked.inputs, asked.seed).faults
+        faults += run_inputs(asked.inputs, asked.seed, asked.first).faults
     if asked.calls:
         faults += run_calls(asked.calls, asked.seed)
     if asked.hostile:
