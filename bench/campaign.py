@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=90.0, help="seconds that hostile agents are measured")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--settle", type=float, default=SETTLE_S, help="seconds without kills at the end")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="minutes after which no more kills are begun")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="minutes after which no more is killed")
     parser.add_argument("--keep", type=Path, help="a new folder for what killed controllers leave")
     asked = parser.parse_args()
     faults: list[str] = []

@@ -76,7 +76,7 @@ def run_calls(calls: int, seed: int) -> list[str]:
         finally:
             probe.close()
             member.kill(signal.SIGTERM)
-        return _judge(done, member, probe)
+        return judge_calls(done, member, probe)
 
 
 def _wait_for_view(port: int) -> None:
@@ -100,7 +100,8 @@ def _call(program: str, port: int, examples: int, seed: int) -> "subprocess.Comp
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
-def _judge(done: "subprocess.CompletedProcess[str]", member: Member, probe: HealthProbe) -> list[str]:
+def judge_calls(done: "subprocess.CompletedProcess[str]", member: Member, probe: HealthProbe) -> list[str]:
+    """Prints a line about calls that were made; returns what went wrong."""
     made = re.search(r"(\d[\d,]*) generated", done.stdout)
     faults = []
     if done.returncode:
