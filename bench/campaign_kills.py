@@ -293,7 +293,7 @@ def open_lane(name: str, folder: Path, server: ForkServer, seed: object = 0) -> 
 
 
 SINGLE, FULL_DISK, PAIR = "one controller", "full disk", "two controllers"
-LANES = ((SINGLE, 0.2), (SINGLE, 0.2), (SINGLE, 0.2), (FULL_DISK, 0.15), (PAIR, 0.125), (PAIR, 0.125))
+LANES = (*[(SINGLE, 0.15)] * 4, *[(FULL_DISK, 0.075)] * 2, *[(PAIR, 0.125)] * 2)
 """Lanes that run at the same time, and the share of the kills of each."""
 
 
