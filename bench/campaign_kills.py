@@ -3,12 +3,13 @@
 Two nodes of four GPUs push rows as agents do; their GPUs fail and recover in turn. A receiver of events keeps what it
 is sent. There are three kinds of lanes: one controller, killed also during reloads; one whose store lies on a disk that
 is full or read-only at times, when it starts and while it runs (it needs root, for a small disk); and two controllers
-of which one leads. Half of the kills of ready controllers are made while a body of rows is on its way. At the end each
+of which one leads. About half of the kills are made while a body of rows is on its way. At the end each
 lane is left alone until all is reported, and the events are compared with the stores.
 """
 
 import json
 import logging
+import math
 import random
 import shutil
 import signal
@@ -40,7 +41,7 @@ SETTLE_S = 130.0
 """Seconds at the end after which all is reported: longer than a restored incident waits for its data."""
 KILLED_BEFORE_READY = 0.25
 """Share of kills while a controller still starts."""
-PUSH_WAIT_S = 3.0
+PUSH_WAIT_S = 8.0
 """Seconds for which a kill waits for rows that are being pushed: agents that were refused pause longer."""
 MAX_PUSH_S = 0.003
 """Seconds after the begin of a push at which a kill follows at the latest."""
@@ -293,8 +294,19 @@ def open_lane(name: str, folder: Path, server: ForkServer, seed: object = 0) -> 
 
 
 SINGLE, FULL_DISK, PAIR = "one controller", "full disk", "two controllers"
-LANES = (*[(SINGLE, 0.15)] * 4, *[(FULL_DISK, 0.075)] * 2, *[(PAIR, 0.125)] * 2)
-"""Lanes that run at the same time, and the share of the kills of each."""
+SHARES = {SINGLE: 0.6, FULL_DISK: 0.15, PAIR: 0.25}
+LANE_KILLS = 150
+"""Kills of one lane at most: lanes run side by side."""
+
+
+def plan_lanes(kills: int) -> list[tuple[str, int]]:
+    """Returns kind and number of kills of each lane; each kind has one at least."""
+    planned = []
+    for name, share in SHARES.items():
+        count = max(round(kills * share), 1)
+        lanes = math.ceil(count / LANE_KILLS)
+        planned += [(name, count * (n + 1) // lanes - count * n // lanes) for n in range(lanes)]
+    return planned
 
 
 def run_kills(
@@ -311,11 +323,10 @@ def run_kills(
     """
     logging.getLogger("skewscope.agent").setLevel(logging.ERROR)  # each kill is a warning there
     deadline = time.time() + 60 * minutes
-    totals: Counter[str] = Counter()
+    lanes, totals = plan_lanes(kills), Counter[str]()
 
     def run_lane(number: int) -> list[str]:
-        name, share = LANES[number]
-        count = max(round(kills * share), 1)
+        name, count = lanes[number]
         own = folder / f"{number}-{name.replace(' ', '-')}"
         with open_lane(name, own, server, f"{seed} {number}") as lane:
             if lane is None:
@@ -336,12 +347,12 @@ def run_kills(
             return found
 
     with ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(len(LANES)))
+        pool = stack.enter_context(ThreadPoolExecutor(len(lanes)))
         server = ForkServer()
         stack.callback(server.close)
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        faults = [fault for found in pool.map(run_lane, range(len(LANES))) for fault in found]
+        faults = [fault for found in pool.map(run_lane, range(len(lanes))) for fault in found]
     print(
         f"kills: {totals['kills']} in all, {totals['kills with rows being pushed']} with rows being pushed, "
         f"{totals['reloads']} just after a reload; {len(faults)} faults",

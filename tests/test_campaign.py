@@ -11,7 +11,7 @@ import pytest
 from bench.campaign_calls import find_program, judge_calls, run_calls
 from bench.campaign_inputs import MEMORY_LIMIT_MIB, InputCounts, damage, judge_memory, peak_mib, reset_peak, run_inputs
 from bench.campaign_kills import MEMORY_LIMIT_MIB as CONTROLLER_LIMIT_MIB
-from bench.campaign_kills import Member, run_kills
+from bench.campaign_kills import LANE_KILLS, SHARES, Member, plan_lanes, run_kills
 from bench.campaign_peers import Pushes
 from bench.campaign_samples import build_samples
 
@@ -46,6 +46,14 @@ def test_calls_that_take_more_memory_than_the_bound_are_a_fault(tmp_path, mib, f
     member = Member(tmp_path, 0, {}, peak_mib=mib)
     done = subprocess.CompletedProcess((), 0, "7 generated", "")
     assert len(judge_calls(done, member, SimpleNamespace(slowest=0.1, count=1))) == faults
+
+
+@pytest.mark.parametrize(("kills", "made"), [(1000, 1000), (5, 5), (1, 3)])
+def test_each_kind_of_lane_has_its_share_of_the_kills(kills, made):
+    planned = plan_lanes(kills)
+    assert sum(count for _, count in planned) == made
+    assert {name for name, _ in planned} == set(SHARES)
+    assert all(0 < count <= LANE_KILLS for _, count in planned)
 
 
 def test_a_body_that_is_on_its_way_is_seen():
