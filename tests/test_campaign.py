@@ -10,8 +10,8 @@ import pytest
 
 from bench.campaign_calls import find_program, judge_calls, run_calls
 from bench.campaign_inputs import MEMORY_LIMIT_MIB, InputCounts, damage, judge_memory, peak_mib, reset_peak, run_inputs
-from bench.campaign_kills import MEMORY_LIMIT_MIB as CONTROLLER_LIMIT_MIB
 from bench.campaign_kills import LANE_KILLS, SHARES, Member, plan_lanes, run_kills
+from bench.campaign_kills import MEMORY_LIMIT_MIB as CONTROLLER_LIMIT_MIB
 from bench.campaign_peers import Pushes
 from bench.campaign_samples import build_samples
 
