@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DISK_BYTES = 16 << 20
+BLOCK_BYTES = 4096
+"""Of disks of the usual size; SQLite maps pages of 4 KiB, which smaller blocks leave without room in part."""
 CHUNKS = (1 << 20, 4096, 1)
 """Bytes written at once while a disk is filled, down to the last one."""
 UNMOUNT_TRIES = 50
@@ -101,7 +103,7 @@ def small_disk(folder: Path) -> Iterator[Disk | None]:
     try:
         with disk.image.open("wb") as image:
             image.truncate(DISK_BYTES)
-        _run("mkfs.ext4", "-q", "-m", "0", str(disk.image))
+        _run("mkfs.ext4", "-q", "-m", "0", "-b", str(BLOCK_BYTES), str(disk.image))
         disk.mount()
     except OSError:
         yield None

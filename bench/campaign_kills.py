@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.campaign_disk import Disk, small_disk
@@ -157,6 +157,12 @@ class Lane:
         self._settle()
         self.seconds = time.time() - begun
 
+    def kill(self) -> None:
+        """Kills all its controllers."""
+        for member in self.members:
+            if member.process is not None:
+                member.kill()
+
     def _stop(self, victim: Member, chance: random.Random) -> None:
         """Kills a controller, and changes the disk on which it will start."""
         victim.kill()
@@ -221,7 +227,7 @@ class Lane:
         """Yields what was lost, reported twice or went wrong otherwise, a sentence each."""
         stored: list[Incident] = []
         for member in self.members:
-            reader = StoreReader(member.store)
+            reader = StoreReader(self._copy_store(member))
             stored += map(parse_incident, reader.incidents(most=1_000_000))
             try:
                 reader.verify_audit()
@@ -235,11 +241,14 @@ class Lane:
         self.done["incidents in stores"] = len(stored)
         yield from find_losses(stored, self.receiver.events, pair=len(self.members) > 1, settled=settled)
 
-    def save_events(self, path: Path) -> None:
-        """Writes what was received; the store of a small disk is copied beside it, as the disk goes."""
-        path.write_text("".join(f"{json.dumps(asdict(one))}\n" for one in self.receiver.events))
-        for found in self.disk.folder.glob("skewscope.db*") if self.disk is not None else ():
-            shutil.copyfile(found, path.with_name(found.name))
+    def _copy_store(self, member: Member) -> Path:
+        """Returns a copy of a store: on a disk without room it is not safe to open, and the disk goes with the lane."""
+        copy = member.folder / "copy.db"
+        for end in ("", "-wal"):
+            found = member.store.with_name(member.store.name + end)
+            if found.exists():
+                shutil.copyfile(found, copy.with_name(copy.name + end))
+        return copy
 
     def describe(self, faults: int) -> str:
         """Returns what was done and found, in a line."""
@@ -269,7 +278,7 @@ def open_lane(name: str, folder: Path, server: ForkServer, seed: object = 0) -> 
         if name == FULL_DISK and disk is None:
             yield None
             return
-        receiver = Receiver(seed)
+        receiver = Receiver(seed, folder / "events.jsonl")
         stack.callback(receiver.close)
         members = []
         for n in range(2 if name == PAIR else 1):
@@ -339,9 +348,9 @@ def run_kills(
             except (OSError, RuntimeError, subprocess.SubprocessError) as error:
                 # What is not over by then need not be reported.
                 lane.settle_s = 0.0
+                lane.kill()
                 found = [f"{name}: after {lane.done['kills']} kills: {error}"]
             found += [f"{name}: {fault}" for fault in lane.find_faults()]
-            lane.save_events(own / "events.jsonl")
             print(lane.describe(len(found)), flush=True)
             totals.update(lane.done)
             return found

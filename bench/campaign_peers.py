@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,12 @@ def parse_event(told: Mapping[str, Any]) -> Event:
 class Receiver:
     """Receives CloudEvents; some requests get no answer, as from a receiver that is restarted."""
 
-    def __init__(self, seed: object = 0) -> None:
+    def __init__(self, seed: object, path: Path) -> None:
+        """Starts it; what it receives is also added to a file, which outlives the campaign."""
         self.events: list[Event] = []
         self.unanswered = 0
         seen: set[str] = set()
+        kept = self._file = path.open("a")
         lock, chance = threading.Lock(), random.Random(f"{seed} receiver")
 
         class Handler(BaseHTTPRequestHandler):
@@ -73,6 +76,8 @@ class Receiver:
                     if luck >= UNANSWERED / 2 and key not in seen:
                         seen.add(key)
                         self.events.append(parse_event(told))
+                        kept.write(f"{json.dumps(asdict(self.events[-1]))}\n")
+                        kept.flush()
                 if luck < UNANSWERED:
                     handler.close_connection = True
                     return
@@ -94,6 +99,7 @@ class Receiver:
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
+        self._file.close()
 
 
 class Pushes:
