@@ -17,7 +17,7 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
-from bench.campaign_kills import Member, free_port
+from bench.campaign_kills import MEMORY_LIMIT_MIB, Member, free_port
 from skewscope.adapters.inputs.recording import demo_path
 
 TOKEN = "campaign-0123456789abcdef"
@@ -30,8 +30,12 @@ LIMIT_S = 3600
 HEALTH_LIMIT_S = 1.0
 
 
+VIEW_S = 10.0
+"""Seconds between two looks at the view: it is made while a console asks for it, and until then the answer is 503."""
+
+
 class HealthProbe:
-    """Asks `/healthz` ten times a second, and keeps the longest answer."""
+    """Asks `/healthz` ten times a second, and keeps the longest answer; looks at the view now and then."""
 
     def __init__(self, port: int) -> None:
         self.port, self.slowest, self.count = port, 0.0, 0
@@ -40,7 +44,11 @@ class HealthProbe:
         self.thread.start()
 
     def _run(self) -> None:
+        looked = 0.0
         while not self.stopped.wait(0.1):
+            if time.monotonic() - looked > VIEW_S:
+                looked = time.monotonic()
+                _look(self.port)
             begun = time.monotonic()
             with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=30):
                 pass
@@ -76,18 +84,25 @@ def run_calls(calls: int, seed: int) -> list[str]:
         finally:
             probe.close()
             member.kill(signal.SIGTERM)
-        return _judge(done, member, probe)
+        return judge_calls(done, member, probe)
 
 
 def _wait_for_view(port: int) -> None:
     """Waits for the first tick: until then there is nothing to show, and the API says so by 503."""
+    for _ in range(300):
+        if _look(port):
+            return
+        time.sleep(0.1)
+
+
+def _look(port: int) -> bool:
+    """Asks for the view as a console does; returns whether there is one."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/api/v1/scene", headers={"Authorization": f"Bearer {TOKEN}"}
     )
-    for _ in range(300):
-        with suppress(OSError), urllib.request.urlopen(request, timeout=5):
-            return
-        time.sleep(0.1)
+    with suppress(OSError), urllib.request.urlopen(request, timeout=5):
+        return True
+    return False
 
 
 def _call(program: str, port: int, examples: int, seed: int) -> "subprocess.CompletedProcess[str]":
@@ -100,7 +115,8 @@ def _call(program: str, port: int, examples: int, seed: int) -> "subprocess.Comp
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
-def _judge(done: "subprocess.CompletedProcess[str]", member: Member, probe: HealthProbe) -> list[str]:
+def judge_calls(done: "subprocess.CompletedProcess[str]", member: Member, probe: HealthProbe) -> list[str]:
+    """Prints a line about calls that were made; returns what went wrong."""
     made = re.search(r"(\d[\d,]*) generated", done.stdout)
     faults = []
     if done.returncode:
@@ -110,6 +126,8 @@ def _judge(done: "subprocess.CompletedProcess[str]", member: Member, probe: Heal
         faults.append(f"calls: a traceback: {log[log.index('Traceback') :][:1500]}")
     if probe.slowest > HEALTH_LIMIT_S:
         faults.append(f"calls: /healthz took {probe.slowest:.2f} s")
+    if member.peak_mib > MEMORY_LIMIT_MIB:
+        faults.append(f"calls: {member.peak_mib:.0f} MiB of memory")
     print(
         f"calls: {made[1] if made else 'an unknown number of'} requests; {len(faults)} faults; /healthz at most "
         f"{probe.slowest:.2f} s of {probe.count}, memory at most {member.peak_mib:.0f} MiB",

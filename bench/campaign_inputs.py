@@ -12,7 +12,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,10 @@ from skewscope.kb.problems import InputError
 
 LIMIT_S = 60
 """Seconds that one input may take."""
+MEMORY_LIMIT_MIB = 2048
+"""Memory of the process at most while it reads one input."""
+RESET_PEAK = "5"
+"""What Linux is written so that it measures the peak of memory anew."""
 NAMES = ("NaN", "-Inf", "1e999", "-1", "0", "9" * 400, "1e-400", "0x10", "1_000", "\u00b2", "18446744073709551616")
 NESTED = ("[" * 5000, '{"a":' * 3000, "{" * 50, "}" * 50, "&a *a", "<<: *a", "!!python/object:os.system", "# EOF\n")
 LONG = ("x" * 100_000, "a{b=" * 2000, ",,,,", "| " * 500)
@@ -75,6 +79,8 @@ class InputCounts:
     refused: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     slowest: tuple[float, int, str] = (0.0, 0, "")
+    largest: tuple[float, int, str] = (0.0, 0, "")
+    """Peak of memory in MiB, number and kind of the input that took most."""
 
 
 @contextmanager
@@ -104,6 +110,25 @@ def lost_errors(faults: list[str]) -> Iterator[None]:
         sys.unraisablehook = before
 
 
+def reset_peak() -> None:
+    """Lets `peak_mib` measure anew, where the system can."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text(RESET_PEAK)
+
+
+def peak_mib() -> float:
+    """Returns the most memory that this process had since `reset_peak`, in MiB."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def judge_memory(counts: InputCounts, number: int, kind: str, mib: float) -> None:
+    """Notes the peak of memory of an input, and a fault where it is over the limit."""
+    counts.largest = max(counts.largest, (mib, number, kind))
+    if mib > MEMORY_LIMIT_MIB:
+        counts.faults.append(f"input {number} ({kind}): {mib:.0f} MiB of memory, at most {MEMORY_LIMIT_MIB}")
+
+
 def run_inputs(count: int, seed: int, first: int = 0) -> InputCounts:
     """Gives so many inputs to the readers in turn; prints what became of them."""
     samples, counts = build_samples(), InputCounts()
@@ -115,6 +140,7 @@ def run_inputs(count: int, seed: int, first: int = 0) -> InputCounts:
             sample = samples[number % len(samples)]
             chance = random.Random(f"{seed} {number}")
             content = damage(sample.content, chance.choice(samples).content, chance)
+            reset_peak()
             begun = time.monotonic()
             try:
                 with time_limit(), lost_errors(counts.faults):
@@ -126,15 +152,18 @@ def run_inputs(count: int, seed: int, first: int = 0) -> InputCounts:
                 last = traceback.format_exc().strip().splitlines()
                 counts.faults.append(f"input {number} ({sample.kind}): {last[-1]} {' '.join(last[-4:-1]).strip()}")
             counts.slowest = max(counts.slowest, (time.monotonic() - begun, number, sample.kind))
+            judge_memory(counts, number, sample.kind, peak_mib())
     _print_counts(counts, count)
     return counts
 
 
 def _print_counts(counts: InputCounts, count: int) -> None:
-    seconds, number, kind = counts.slowest
+    (seconds, number, kind), (mib, most, largest) = counts.slowest, counts.largest
+    each = (counts.read + counts.refused).values()
     print(
-        f"inputs: {count} of {len(counts.read | counts.refused)} kinds, {counts.read.total()} read, "
+        f"inputs: {count} of {len(each)} kinds, {min(each)} to {max(each)} of each, {counts.read.total()} read, "
         f"{counts.refused.total()} refused with an error that says why, {len(counts.faults)} faults; "
-        f"the slowest took {seconds:.1f} s (input {number}, {kind})",
+        f"the slowest took {seconds:.1f} s (input {number}, {kind}), memory at most "
+        f"{mib:.0f} MiB (input {most}, {largest})",
         flush=True,
     )

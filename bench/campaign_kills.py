@@ -1,143 +1,51 @@
 """Kills controllers at random instants while faults come and go, and says what was lost or reported twice.
 
 Two nodes of four GPUs push rows as agents do; their GPUs fail and recover in turn. A receiver of events keeps what it
-is sent. There are three lanes: one controller, killed also during reloads; one whose store lies on a disk that is full
-at times (it needs root, for a small tmpfs); and two controllers of which one leads. At the end each lane is left alone
-until all is reported, and the events are compared with the stores.
+is sent. There are three kinds of lanes: one controller, killed also during reloads; one whose store lies on a disk that
+is full or read-only at times, when it starts and while it runs (it needs root, for a small disk); and two controllers
+of which one leads. About half of the kills are made while a body of rows is on its way. At the end each
+lane is left alone until all is reported, and the events are compared with the stores.
 """
 
 import json
 import logging
+import math
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from skewscope.adapters.agent.push import PushSender
+from bench.campaign_disk import Disk, small_disk
+from bench.campaign_forks import ForkedProcess, ForkServer, refused_seconds
+from bench.campaign_losses import find_losses
+from bench.campaign_peers import GPUS, NODES, Agents, Receiver
 from skewscope.adapters.controller.store import StoreReader
-from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame
-from skewscope.adapters.runtime.channel import ControllerEndpoint
-from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.incident import Incident, parse_incident
 from skewscope.kb.problems import InputError
 
-NODES, GPUS = 2, 4
-TURN_S, FAULT_S = 40.0, 20.0
-"""Seconds between two faults of one GPU, and how long each lasts."""
-XID = 79
-START_LIMIT_S, MEMORY_LIMIT_MIB = 60.0, 2048
-SETTLE_S = 130.0
-"""Seconds at the end after which all is reported: longer than a restored incident waits for its data."""
-DISK_BYTES = 4 << 20
+START_LIMIT_S = 60.0
+MEMORY_LIMIT_MIB = 512
+"""Memory of a controller of a few nodes at most, as where hostile agents push to it."""
+SETTLE_S = 240.0
+"""Seconds at the end after which all is reported: a restored incident waits for its data for 90 s, and a leader waits
+for 120 s more before it ends what another one has reported."""
 KILLED_BEFORE_READY = 0.25
 """Share of kills while a controller still starts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event as it was received."""
-
-    kind: str
-    """opened, changed, resolved or withdrawn."""
-    incident: str
-    condition: str
-    entity: str
-
-
-class Receiver:
-    """Receives CloudEvents; some requests get no answer, as from a receiver that is restarted."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        seen: set[str] = set()
-        lock = threading.Lock()
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(handler) -> None:  # noqa: N805
-                told = json.loads(handler.rfile.read(int(handler.headers["content-length"])))
-                with lock:
-                    # The same event may be sent again after a crash; its id says so.
-                    if (key := f"{told['source']} {told['id']}") not in seen:
-                        seen.add(key)
-                        kind, one = told["type"].rpartition(".")[2], told["data"]
-                        self.events.append(Event(kind, one["id"], one["condition"], one["entity"]["name"]))
-                handler.send_response(200)
-                handler.send_header("content-length", "0")
-                handler.end_headers()
-
-            def log_message(handler, *_: object) -> None:  # noqa: N805
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    @property
-    def port(self) -> int:
-        return int(self.server.server_address[1])
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-
-class Agents:
-    """Pushes a row a second for each node, to each controller, as agents do."""
-
-    def __init__(self, ports: list[int]) -> None:
-        self.healthy = threading.Event()
-        self.stopped = threading.Event()
-        self.senders = [
-            (
-                node,
-                PushSender(ControllerEndpoint(f"http://127.0.0.1:{port}"), HelloFrame(f"n{node}", "b", "1"), 1 << 20),
-            )
-            for node in range(NODES)
-            for port in ports
-        ]
-        for _, sender in self.senders:
-            sender.start()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        keys = {
-            node: [
-                SeriesKey(signal, "gpu", f"n{node}/gpu{n}") for signal in ("gpu.xid", "gpu.util") for n in range(GPUS)
-            ]
-            for node in range(NODES)
-        }
-        begun, sequence = time.time(), 0
-        while not self.stopped.wait(1.0):
-            sequence += 1
-            t = time.time()
-            for node, sender in self.senders:
-                ill = [self._is_ill(t - begun, node * GPUS + n) for n in range(GPUS)]
-                values = [*(float(XID) if one else 0.0 for one in ill), *(0.0 if one else 0.9 for one in ill)]
-                sender.add(RowFrame(sequence, t, 0, np.array(values)), keys[node])
-
-    def _is_ill(self, t: float, gpu: int) -> bool:
-        phase = (t - gpu * TURN_S / (NODES * GPUS)) % TURN_S
-        return t > 10 and phase < FAULT_S and not self.healthy.is_set()
-
-    def close(self) -> None:
-        self.stopped.set()
-        self.thread.join(5)
-        for _, sender in self.senders:
-            sender.stop(0.1)
+PUSH_WAIT_S = 8.0
+"""Seconds for which a kill waits for rows that are being pushed: agents that were refused pause longer."""
+MAX_PUSH_S = 0.003
+"""Seconds after the begin of a push at which a kill follows at the latest."""
 
 
 @dataclass
@@ -147,31 +55,35 @@ class Member:
     folder: Path
     port: int
     extra: dict[str, object]
-    process: "subprocess.Popen[bytes] | None" = None
-    longest_start: float = 0.0
+    process: "subprocess.Popen[bytes] | ForkedProcess | None" = None
+    server: ForkServer | None = None
+    """What starts it; None to start the program itself."""
+    longest_start: tuple[float, float] = (0.0, 0.0)
+    """Seconds, and those of them in which a processor was free for it."""
     peak_mib: float = 0.0
 
     def start(self, *, wait: bool = True) -> None:
-        """Starts it; waits until it is ready."""
-        begun = time.time()
-        command = [
-            sys.executable,
-            "-m",
-            "skewscope.tui.cli.main",
-            "run",
-            "--config",
-            str(self.folder / "skewscope.yaml"),
-        ]
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        """Starts it; waits until it is ready.
+
+        Raises:
+            RuntimeError: it ended, or was not ready in time, without the seconds in which it waited for a processor.
+        """
+        begun, log, config = time.time(), self.folder / "log", self.folder / "skewscope.yaml"
+        if self.server is not None:
+            self.process = self.server.start(config, log)
+        else:
+            command = [sys.executable, "-m", "skewscope.tui.cli.main", "run", "--config", str(config)]
+            with log.open("ab") as out:
+                self.process = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.folder)
         while wait and not self.is_ready():
             if self.process.poll() is not None:
                 raise RuntimeError(f"it ended with {self.process.returncode}: {self.read_log()[-2000:]}")
-            if time.time() - begun > START_LIMIT_S:
+            if time.time() - begun - refused_seconds(self.process.pid) > START_LIMIT_S:
                 raise RuntimeError(f"it was not ready within {START_LIMIT_S:.0f} s: {self.read_log()[-2000:]}")
             time.sleep(0.05)
         if wait:
-            self.longest_start = max(self.longest_start, time.time() - begun)
+            took = time.time() - begun
+            self.longest_start = max(self.longest_start, (took, max(took - refused_seconds(self.process.pid), 0.0)))
 
     def is_ready(self) -> bool:
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as answer:
@@ -193,6 +105,13 @@ class Member:
         new.write_text(f"# {comment}\n{json.dumps(config)}\n")
         new.replace(self.folder / "skewscope.yaml")
 
+    def write_topology(self, *, spare: bool = False) -> None:
+        """Writes its topology, at times with a node more: a reload then builds another engine."""
+        nodes = [{"name": f"n{node}", "gpus": GPUS} for node in range(NODES + spare)]
+        new = self.folder / "topology.new"
+        new.write_text(json.dumps({"version": 1, "nodes": nodes}))
+        new.replace(self.folder / "topology.yaml")
+
     def read_log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
 
@@ -210,51 +129,96 @@ class Lane:
     members: list[Member]
     receiver: Receiver
     agents: Agents
-    disk: Path | None = None
+    disk: Disk | None = None
     settle_s: float = SETTLE_S
-    kills: int = 0
-    starts_while_full: int = 0
-    reloads: int = 0
+    deadline: float = float("inf")
+    """Seconds since 1970 after which nothing more is killed."""
+    done: Counter[str] = field(default_factory=Counter)
+    """How often each thing was done, by name."""
+    seconds: float = 0.0
 
     def run(self, kills: int, chance: random.Random) -> None:
         """Kills controllers so often, and then lets the lane settle."""
+        begun = time.time()
         for member in self.members:
             member.start()
-        for _ in range(kills):
+        while self.done["kills"] < kills and time.time() < self.deadline:
             victim = chance.choice(self.members)
             if chance.random() < KILLED_BEFORE_READY:
-                victim.kill()
-                self._fill_disk(chance)
+                self._stop(victim, chance)
                 victim.start(wait=False)
                 time.sleep(chance.uniform(0.0, 2.5))
+                self.done["kills while it started"] += 1
             else:
-                time.sleep(chance.choice((1.0, 3.0, 8.0, 8.0, 25.0)) * chance.random())
-                if chance.random() < 0.3:
-                    victim.write_config(self.receiver.port, f"reload {self.reloads}")
-                    assert victim.process is not None
-                    victim.process.send_signal(signal.SIGHUP)
-                    self.reloads += 1
-                    time.sleep(chance.uniform(0.0, 0.5))
-            victim.kill()
-            self.kills += 1
-            self._fill_disk(chance)
+                self._disturb(victim, chance)
+                self._await_push(victim, chance)
+            self._stop(victim, chance)
+            self.done["kills"] += 1
             victim.start()
         self._settle()
+        self.seconds = time.time() - begun
 
-    def _fill_disk(self, chance: random.Random) -> None:
-        """Fills or frees the disk before a start."""
+    def kill(self) -> None:
+        """Kills all its controllers."""
+        for member in self.members:
+            if member.process is not None:
+                member.kill()
+
+    def _stop(self, victim: Member, chance: random.Random) -> None:
+        """Kills a controller, and changes the disk on which it will start."""
+        victim.kill()
         if self.disk is None:
             return
-        (self.disk / "filler").unlink(missing_ok=True)
-        if chance.random() < 0.5:
-            self.starts_while_full += 1
-            with suppress(OSError), (self.disk / "filler").open("wb", buffering=0) as filler:
-                while filler.write(bytes(4096)):
-                    pass
+        self.disk.repair()
+        luck = chance.random()
+        if luck < 0.3:
+            self.disk.fill()
+            self.done["starts on a full disk"] += 1
+        elif luck < 0.5:
+            self.disk.protect()
+            self.done["starts on a read-only disk"] += 1
+
+    def _disturb(self, victim: Member, chance: random.Random) -> None:
+        """Lets a controller run for a while, in which its disk may change; reloads it at the end, at times."""
+        seconds = chance.choice((1.0, 3.0, 8.0, 8.0, 25.0)) * chance.random()
+        before = seconds * chance.random()
+        time.sleep(before)
+        if self.disk is not None:
+            self._change_disk(self.disk, chance)
+        time.sleep(seconds - before)
+        if chance.random() < 0.3:
+            victim.write_config(self.receiver.port, f"reload {self.done['reloads']}")
+            victim.write_topology(spare=chance.random() < 0.5)
+            assert victim.process is not None
+            victim.process.send_signal(signal.SIGHUP)
+            self.done["reloads"] += 1
+            time.sleep(chance.uniform(0.0, 1.0))
+
+    def _change_disk(self, disk: Disk, chance: random.Random) -> None:
+        luck = chance.random()
+        if luck < 0.4:
+            disk.free()
+        elif luck < 0.6 and not disk.is_protected:
+            disk.fill()
+            self.done["disks filled while it ran"] += 1
+        elif luck < 0.8 and not disk.is_protected:
+            disk.break_down()
+            self.done["disks made read-only while it ran"] += 1
+
+    def _await_push(self, victim: Member, chance: random.Random) -> None:
+        """Waits for rows on their way to a controller, so that half of all kills meet some."""
+        pushes = self.agents.pushes[victim.port]
+        if self.done["kills with rows being pushed"] * 2 <= self.done["kills"] and pushes.wait(PUSH_WAIT_S):
+            time.sleep(chance.uniform(0.0, MAX_PUSH_S))
+        self.done["kills with rows being pushed"] += pushes.count > 0
 
     def _settle(self) -> None:
         if self.disk is not None:
-            (self.disk / "filler").unlink(missing_ok=True)
+            for member in self.members:
+                member.kill()
+            self.disk.repair()
+            for member in self.members:
+                member.start()
         self.agents.healthy.set()
         time.sleep(self.settle_s)
         for member in self.members:
@@ -262,37 +226,42 @@ class Lane:
 
     def find_faults(self) -> Iterator[str]:
         """Yields what was lost, reported twice or went wrong otherwise, a sentence each."""
-        stored: dict[str, str] = {}
+        stored: list[Incident] = []
         for member in self.members:
-            reader = StoreReader(member.store)
-            stored |= {one["id"]: one["state"] for one in reader.incidents(most=1_000_000)}
+            reader = StoreReader(self._copy_store(member))
+            stored += map(parse_incident, reader.incidents(most=1_000_000))
             try:
                 reader.verify_audit()
             except InputError as error:
-                yield f"{self.name}: {error}"
+                yield str(error)
             if "Traceback" in (log := member.read_log()):
-                yield f"{self.name}: a traceback: {log[log.index('Traceback') :][:1500]}"
+                yield f"a traceback: {log[log.index('Traceback') :][:1500]}"
             if member.peak_mib > MEMORY_LIMIT_MIB:
-                yield f"{self.name}: {member.peak_mib:.0f} MiB"
-        told = {one.incident for one in self.receiver.events}
-        for id_ in sorted(told - stored.keys()):
-            yield f"{self.name}: incident {id_} was reported and is in no store"
-        yield from self._find_repeats(stored)
+                yield f"{member.peak_mib:.0f} MiB"
+        settled = self.settle_s >= SETTLE_S
+        self.done["incidents in stores"] = len(stored)
+        yield from find_losses(stored, self.receiver.events, pair=len(self.members) > 1, settled=settled)
 
-    def _find_repeats(self, stored: dict[str, str]) -> Iterator[str]:
-        open_ids: dict[tuple[str, str], str] = {}
-        for event in self.receiver.events:
-            place = event.condition, event.entity
-            if event.kind == "opened":
-                before = open_ids.get(place)
-                # In doubt whether the one before it delivered an event, a new leader repeats it under the same id.
-                if before is not None and (before != event.incident or len(self.members) == 1):
-                    yield f"{self.name}: {event.condition} on {event.entity}: {before} is open, {event.incident} opens"
-                open_ids[place] = event.incident
-            elif event.kind in ("resolved", "withdrawn"):
-                open_ids.pop(place, None)
-        for (condition, entity), id_ in open_ids.items() if self.settle_s >= SETTLE_S else ():
-            yield f"{self.name}: the end of {condition} on {entity} ({id_}, {stored.get(id_)}) was not reported"
+    def _copy_store(self, member: Member) -> Path:
+        """Returns a copy of a store: on a disk without room it is not safe to open, and the disk goes with the lane."""
+        copy = member.folder / "copy.db"
+        for end in ("", "-wal"):
+            found = member.store.with_name(member.store.name + end)
+            if found.exists():
+                shutil.copyfile(found, copy.with_name(copy.name + end))
+        return copy
+
+    def describe(self, faults: int) -> str:
+        """Returns what was done and found, in a line."""
+        peak = max(member.peak_mib for member in self.members)
+        start, alone = max(member.longest_start for member in self.members)
+        told = len({one.incident for one in self.receiver.events})
+        done = ", ".join(f"{count} {name}" for name, count in sorted(self.done.items()))
+        return (
+            f"{self.name}: {done} in {self.seconds:.0f} s; {len(self.receiver.events)} events of {told} incidents "
+            f"received, {self.receiver.unanswered} requests not answered; slowest start {start:.1f} s, "
+            f"{alone:.1f} s of them with a processor; memory at most {peak:.0f} MiB; {faults} faults"
+        )
 
 
 def free_port() -> int:
@@ -302,42 +271,25 @@ def free_port() -> int:
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[Path | None]:
-    """Yields a folder on a small disk; None where none can be mounted."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
-    try:
-        done = subprocess.run(command, check=False, capture_output=True).returncode == 0
-    except OSError:
-        done = False
-    try:
-        yield folder if done else None
-    finally:
-        if done:
-            subprocess.run(["umount", "--lazy", str(folder)], check=False)
-
-
-@contextmanager
-def open_lane(name: str, folder: Path) -> Iterator[Lane | None]:
+def open_lane(name: str, folder: Path, server: ForkServer, seed: object = 0) -> Iterator[Lane | None]:
     """Yields a lane; None where it cannot run here."""
     with ExitStack() as stack:
         folder.mkdir()
-        disk = stack.enter_context(small_disk(folder / "disk")) if name == "full disk" else None
-        if name == "full disk" and disk is None:
+        disk = stack.enter_context(small_disk(folder / "disk")) if name == FULL_DISK else None
+        if name == FULL_DISK and disk is None:
             yield None
             return
-        receiver = Receiver()
+        receiver = Receiver(seed, folder / "events.jsonl")
         stack.callback(receiver.close)
         members = []
-        for n in range(2 if name == "two controllers" else 1):
+        for n in range(2 if name == PAIR else 1):
             own = folder / f"c{n}"
             own.mkdir()
-            nodes = [{"name": f"n{node}", "gpus": GPUS} for node in range(NODES)]
-            (own / "topology.yaml").write_text(json.dumps({"version": 1, "nodes": nodes}))
-            extra: dict[str, object] = {"store": {"path": str(disk / "skewscope.db")}} if disk else {}
-            if name == "two controllers":
+            extra: dict[str, object] = {"store": {"path": str(disk.folder / "skewscope.db")}} if disk else {}
+            if name == PAIR:
                 extra["leader"] = {"lock": str(folder / "lock"), "lease": 3}
-            members.append(Member(own, free_port(), extra))
+            members.append(Member(own, free_port(), extra, server=server))
+            members[-1].write_topology()
             members[-1].write_config(receiver.port)
         agents = Agents([member.port for member in members])
         stack.callback(agents.close)
@@ -351,35 +303,69 @@ def open_lane(name: str, folder: Path) -> Iterator[Lane | None]:
                     member.process.wait()
 
 
-SHARES = {"one controller": 0.6, "full disk": 0.15, "two controllers": 0.25}
+SINGLE, FULL_DISK, PAIR = "one controller", "full disk", "two controllers"
+SHARES = {SINGLE: 0.6, FULL_DISK: 0.15, PAIR: 0.25}
+LANE_KILLS = 150
+"""Kills of one lane at most: lanes run side by side."""
 
 
-def run_kills(kills: int, seed: int, settle_s: float = SETTLE_S) -> list[str]:
-    """Runs all lanes, prints a line for each, and returns what went wrong."""
-    faults: list[str] = []
+def plan_lanes(kills: int) -> list[tuple[str, int]]:
+    """Returns kind and number of kills of each lane; each kind has one at least."""
+    planned = []
+    for name, share in SHARES.items():
+        count = max(round(kills * share), 1)
+        lanes = math.ceil(count / LANE_KILLS)
+        planned += [(name, count * (n + 1) // lanes - count * n // lanes) for n in range(lanes)]
+    return planned
+
+
+def run_kills(
+    kills: int, seed: int, settle_s: float = SETTLE_S, minutes: float = float("inf"), keep: Path | None = None
+) -> list[str]:
+    """Runs all lanes, prints a line for each, and returns what went wrong.
+
+    Args:
+        kills: of all lanes.
+        seed: of all chances.
+        settle_s: seconds without kills at the end.
+        minutes: no kill begins after so many.
+        keep: a folder for stores, logs and received events; None to keep nothing.
+    """
     logging.getLogger("skewscope.agent").setLevel(logging.ERROR)  # each kill is a warning there
-    with tempfile.TemporaryDirectory() as folder:
-        for name, share in SHARES.items():
-            with open_lane(name, Path(folder) / name.replace(" ", "-")) as lane:
-                if lane is None:
-                    print(f"{name}: skipped, no disk can be mounted here")
-                    continue
-                begun, lane.settle_s = time.time(), settle_s
-                lane.run(max(round(kills * share), 1), random.Random(f"{seed} {name}"))
-                found = list(lane.find_faults())
-                faults += found
-                _print_lane(lane, time.time() - begun, len(found))
-    return faults
+    deadline = time.time() + 60 * minutes
+    lanes, totals = plan_lanes(kills), Counter[str]()
 
+    def run_lane(number: int) -> list[str]:
+        name, count = lanes[number]
+        own = folder / f"{number}-{name.replace(' ', '-')}"
+        with open_lane(name, own, server, f"{seed} {number}") as lane:
+            if lane is None:
+                print(f"{name}: skipped, no disk can be mounted here")
+                return []
+            lane.settle_s, lane.deadline = settle_s, deadline
+            try:
+                lane.run(count, random.Random(f"{seed} {number} {name}"))
+                found = []
+            except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+                # What is not over by then need not be reported.
+                lane.settle_s = 0.0
+                lane.kill()
+                found = [f"{name}: after {lane.done['kills']} kills: {error}"]
+            found += [f"{name}: {fault}" for fault in lane.find_faults()]
+            print(lane.describe(len(found)), flush=True)
+            totals.update(lane.done)
+            return found
 
-def _print_lane(lane: Lane, seconds: float, faults: int) -> None:
-    incidents = {one.incident for one in lane.receiver.events}
-    peak = max(member.peak_mib for member in lane.members)
-    start = max(member.longest_start for member in lane.members)
-    full = f", {lane.starts_while_full} starts on a full disk" if lane.disk else ""
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(len(lanes)))
+        server = ForkServer()
+        stack.callback(server.close)
+        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        faults = [fault for found in pool.map(run_lane, range(len(lanes))) for fault in found]
     print(
-        f"{lane.name}: killed {lane.kills} times in {seconds:.0f} s, {lane.reloads} times just after a reload{full}; "
-        f"{len(lane.receiver.events)} events of {len(incidents)} incidents; slowest start {start:.1f} s, "
-        f"memory at most {peak:.0f} MiB; {faults} faults",
+        f"kills: {totals['kills']} in all, {totals['kills with rows being pushed']} with rows being pushed, "
+        f"{totals['reloads']} just after a reload; {len(faults)} faults",
         flush=True,
     )
+    return faults

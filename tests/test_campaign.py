@@ -2,12 +2,17 @@
 
 import random
 import shutil
+import subprocess
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from bench.campaign_calls import find_program, run_calls
-from bench.campaign_inputs import damage, run_inputs
-from bench.campaign_kills import run_kills
+from bench.campaign_calls import find_program, judge_calls, run_calls
+from bench.campaign_inputs import MEMORY_LIMIT_MIB, InputCounts, damage, judge_memory, peak_mib, reset_peak, run_inputs
+from bench.campaign_kills import LANE_KILLS, SHARES, Member, plan_lanes, run_kills
+from bench.campaign_kills import MEMORY_LIMIT_MIB as CONTROLLER_LIMIT_MIB
+from bench.campaign_peers import Pushes
 from bench.campaign_samples import build_samples
 
 
@@ -16,6 +21,47 @@ def test_the_same_seed_damages_in_the_same_way():
     first, second = ([damage(one.content, b"other", random.Random(7)) for one in samples] for _ in range(2))
     assert first == second
     assert len({one.kind for one in samples}) == len(samples)
+
+
+def test_an_input_that_takes_more_memory_than_the_bound_is_a_fault():
+    counts = InputCounts()
+    judge_memory(counts, 3, "csv", MEMORY_LIMIT_MIB - 1)
+    assert counts.faults == []
+    judge_memory(counts, 4, "csv", MEMORY_LIMIT_MIB + 1)
+    assert counts.largest == (MEMORY_LIMIT_MIB + 1, 4, "csv")
+    (fault,) = counts.faults
+    assert "input 4 (csv)" in fault
+
+
+def test_the_memory_of_one_input_is_measured():
+    reset_peak()
+    before = peak_mib()
+    np.ones(100 << 17).sum()
+    assert peak_mib() > before + 90
+
+
+@pytest.mark.parametrize(("mib", "faults"), [(CONTROLLER_LIMIT_MIB, 0), (CONTROLLER_LIMIT_MIB + 1, 1)])
+def test_calls_that_take_more_memory_than_the_bound_are_a_fault(tmp_path, mib, faults):
+    (tmp_path / "log").write_text("")
+    member = Member(tmp_path, 0, {}, peak_mib=mib)
+    done = subprocess.CompletedProcess((), 0, "7 generated", "")
+    assert len(judge_calls(done, member, SimpleNamespace(slowest=0.1, count=1))) == faults
+
+
+@pytest.mark.parametrize(("kills", "made"), [(1000, 1000), (5, 5), (1, 3)])
+def test_each_kind_of_lane_has_its_share_of_the_kills(kills, made):
+    planned = plan_lanes(kills)
+    assert sum(count for _, count in planned) == made
+    assert {name for name, _ in planned} == set(SHARES)
+    assert all(0 < count <= LANE_KILLS for _, count in planned)
+
+
+def test_a_body_that_is_on_its_way_is_seen():
+    pushes = Pushes()
+    assert not pushes.wait(0.0)
+    with pushes.one():
+        assert pushes.wait(0.0)
+    assert not pushes.wait(0.0)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from skewscope.adapters.formats.compression import report_bytes
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS, concat_blocks
 from skewscope.adapters.formats.openmetrics_grammar import MAX_LABELS
 from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.inputs.table_layout import find_layout, long_batches
+from skewscope.adapters.inputs.table_layout import LONG_COLUMNS, find_layout, long_batches
 from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
@@ -29,7 +29,7 @@ ROWS = 1 << 17
 MAX_GROUP_BYTES = 2 << 30
 MAX_CODES = 1 << 20
 """Numbers that are renumbered through a table; more are sorted."""
-COLUMNS = ("time", "signal", "value")
+COLUMNS = LONG_COLUMNS
 LABEL = "Parquet table of samples"
 MAX_COLUMNS = 4096
 
@@ -108,6 +108,8 @@ def _long_parts(
 ) -> Iterator[tuple[Any, list[str]]]:
     """Yields batches in the long layout with the names of their labels; without `values` only what scans need."""
     schema = file.schema_arrow
+    if len(set(schema.names)) < len(schema.names):
+        raise table.input_error("", "two columns of one name", "a name of its own for each")
 
     def is_number(name: str) -> bool:
         return bool(types.is_integer(schema.field(name).type) or types.is_floating(schema.field(name).type))
@@ -147,8 +149,6 @@ def _read_wide(file: Any, recording: Recording, table: LongTableReader) -> Block
 def _check_schema(file: Any, table: LongTableReader, types: Any) -> list[str]:
     """Checks the columns and returns those that are labels."""
     schema, metadata = file.schema_arrow, file.metadata
-    if len(set(schema.names)) < len(schema.names):
-        raise table.input_error("", "two columns of one name", "a name of its own for each")
     if len(schema.names) > MAX_LABELS:
         raise table.input_error(
             "", f"{len(schema.names)} columns", f"at most {MAX_LABELS}", "A wide table? Write it long."

@@ -9,6 +9,8 @@ from skewscope.adapters.mapping.entities import DEVICE_LABELS, GPU_ID_LABELS, GP
 TIME_NAMES = ("time", "timestamp", "ts", "datetime", "date")
 SIGNAL_NAMES = ("signal", "metric", "metric_name", "__name__", "name")
 VALUE_NAMES = ("value", "val")
+LONG_COLUMNS = ("time", "signal", "value")
+"""Columns of the long layout besides labels."""
 LABEL_COLUMNS = frozenset(
     (
         *("node", "port", "rank", "member", "group", "replica", "pool", "peer", "link", "le", "priority", "engine"),
@@ -45,11 +47,14 @@ def find_layout(names: Sequence[str], is_number: Callable[[str], bool]) -> Table
     if not time:
         return None
     if value and signal:
-        return TableLayout(time, signal, value, tuple(name for name in names if name not in (time, signal, value)))
-    rest = [name for name in names if name != time]
-    metrics = tuple(name for name in rest if name not in LABEL_COLUMNS and is_number(name))
-    labels = tuple(name for name in rest if name not in metrics)
-    return TableLayout(time, "", "", labels, metrics) if metrics else None
+        found = TableLayout(time, signal, value, tuple(name for name in names if name not in (time, signal, value)))
+    else:
+        rest = [name for name in names if name != time]
+        metrics = tuple(name for name in rest if name not in LABEL_COLUMNS and is_number(name))
+        found = TableLayout(time, "", "", tuple(name for name in rest if name not in metrics), metrics)
+    # A label of such a name cannot stand beside the column of that name: the table is one of them, and is damaged.
+    has_samples = bool(found.signal or found.metrics) and not set(LONG_COLUMNS).intersection(found.labels)
+    return found if has_samples else None
 
 
 def long_batches(batch: Any, layout: TableLayout) -> Iterator[Any]:
@@ -57,7 +62,7 @@ def long_batches(batch: Any, layout: TableLayout) -> Iterator[Any]:
     import pyarrow as pa  # noqa: PLC0415 - needed for tables only
 
     labels = [batch.column(name) for name in layout.labels]
-    names = ["time", "signal", "value", *layout.labels]
+    names = [*LONG_COLUMNS, *layout.labels]
     if layout.signal:
         columns = [batch.column(name) for name in (layout.time, layout.signal, layout.value)]
         yield pa.RecordBatch.from_arrays([*columns, *labels], names)

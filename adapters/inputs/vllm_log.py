@@ -37,6 +37,8 @@ METRICS = {
     "Prefix cache hit rate": ("skewscope_serve_prefix_hit_rate", 0.01),
 }
 """By what a line calls it: metric and factor. Before version 1, `Pending` are the requests that wait."""
+MAX_COLUMNS = MAX_STAMP_COLUMN * 4
+"""Characters of a line that are read."""
 ASSUMED = f"its times have no year: {ASSUMED_YEAR} is assumed; give the input the label year, such as '2026'"
 EXAMPLE = "`INFO 11-22 10:00:00 [loggers.py:273] Engine 000: Avg prompt throughput: 12.3 tokens/s, ...`"
 HINT = "Start the server without --disable-log-stats; it logs statistics each 10 s while it works."
@@ -56,8 +58,8 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     dates, model, lines = ShortDates(labels, name), "", []
     for number, text in read_lines(file, name):
         dates.learn_year(text)
-        if STATISTICS in text:
-            lines.append((number, text[: MAX_STAMP_COLUMN * 4]))
+        if STATISTICS in (begin := _cut(text)):
+            lines.append((number, begin))
             check_size(len(lines), name, number)
         elif match := SERVED.search(text) or MODEL.search(text):
             model = match["model"]
@@ -69,6 +71,11 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     for number, text in lines:
         _read_statistics((number, text), place, dates, collector)
     return collector.series()
+
+
+def _cut(text: str) -> str:
+    """Returns a line up to a bound, without a field that would be cut in two."""
+    return text if len(text) <= MAX_COLUMNS else text[:MAX_COLUMNS].rpartition(",")[0]
 
 
 def _read_statistics(

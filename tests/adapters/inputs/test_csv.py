@@ -33,3 +33,19 @@ def test_text_of_any_language_is_read(tmp_path):
     draft = draft_recording([tmp_path / "a.csv"])
     assert [node.name for node in draft.recording.topology.nodes] == ["Knoten-ü€😀"]
     assert {*load(draft.recording, catalogue(), workers=1).block.value} == {0.1}
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "time,signal,v,node",
+        "ts,value,v,node",
+        "Time,signal,value,time",
+        "time,Signal,value,signal",
+        "time,signal,Value,value",
+    ],
+)
+def test_a_label_with_the_name_of_another_column_is_an_error_of_the_header(tmp_path, head):
+    (tmp_path / "a.csv").write_text(f"{head}\n1795341600,host.cpu_util,0.1,1795341600\n")
+    with pytest.raises(InputError, match=r"a\.csv:1: found the columns"):
+        draft_recording([tmp_path / "a.csv"])

@@ -135,6 +135,13 @@ def test_a_missing_column_is_told_with_the_nearest_one(tmp_path):
     )
 
 
+@pytest.mark.parametrize("names", [["time", "host.retrans", "host.retrans"], ["time", "time", "host.retrans"]])
+def test_two_columns_of_one_name_are_refused_in_a_wide_table(tmp_path, names):
+    table = pa.Table.from_arrays([pa.array([1.0])] * len(names), names)
+    with pytest.raises(InputError, match="found two columns of one name"):
+        loaded(tmp_path, table)
+
+
 def test_a_missing_time_in_one_row_is_told(tmp_path):
     with pytest.raises(InputError, match="1 rows without a time"):
         loaded(tmp_path, {**GOOD, "time": pa.array([None], pa.float64())})

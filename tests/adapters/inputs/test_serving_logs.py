@@ -71,6 +71,26 @@ def test_the_year_is_that_of_the_label_of_the_name_or_of_a_line(before, name, la
     assert ("no year: 2000 is assumed" in first.note) == (year == 2000)
 
 
+LINE = "INFO 11-22 10:00:00 [loggers.py:1] Engine 000: Avg prompt throughput: 1.0 tokens/s, Running: 1 reqs"
+METRICS_OF_LINE = ("skewscope_serve_prompt_throughput", "vllm:num_requests_running")
+
+
+def test_statistics_beyond_the_bound_of_a_line_are_left_out():
+    late = LINE.replace("Engine", "x" * 2000 + " Engine")
+    series = read(vllm_log, f"{LINE}\n{late}\n", year="2026")
+    assert {one.metric: len(one.times) for one in series} == dict.fromkeys(METRICS_OF_LINE, 1)
+    with pytest.raises(InputError, match="no line of statistics"):
+        read(vllm_log, late, year="2026")
+
+
+def test_no_number_is_cut_in_two_at_the_bound_of_a_line():
+    filler = ", ".join(["x" * 9] * 200)
+    for width in range(vllm_log.MAX_COLUMNS - 8, vllm_log.MAX_COLUMNS + 1):
+        text = f"{LINE}, {filler}"[: width - len(", Waiting: 1234567 reqs") // 2] + ", Waiting: 1234567 reqs"
+        found = samples(read(vllm_log, text, year="2026"), "engine")
+        assert found.get(("vllm:num_requests_waiting", "0"), [(0, 1234567)]) == [(0, 1234567)], width
+
+
 def test_the_year_ends_inside_a_log():
     line = "INFO {} [loggers.py:1] Engine 000: Avg prompt throughput: 1.0 tokens/s, Running: 1 reqs\n"
     series = read(vllm_log, line.format("12-31 23:59:55") + line.format("01-01 00:00:05"), year="2026")
