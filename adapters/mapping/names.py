@@ -27,6 +27,7 @@ from skewscope.adapters.mapping.name_mapping import NameMapping, TranslatedSerie
 from skewscope.adapters.mapping.scales import implied_scale
 from skewscope.engine.ingest.feed import SeriesKey, SeriesTable
 from skewscope.engine.model.topology import Topology
+from skewscope.kb.latest_cache import cache_latest
 from skewscope.kb.model import Catalogue, Signal
 from skewscope.kb.problems import suggest_name
 
@@ -289,7 +290,8 @@ def _escape(text: str) -> str:
     return text.replace("%", "%25").replace(",", "%2C")
 
 
-def build_index(catalogue: Catalogue) -> dict[str, tuple[MetricMapping, ...]]:
+@cache_latest
+def build_index(catalogue: Catalogue) -> Mapping[str, tuple[MetricMapping, ...]]:
     """Returns all metric names of the catalogue with the signals that they deliver."""
     exact: dict[str, list[MetricMapping]] = {}
     loose: dict[str, list[MetricMapping]] = {}
