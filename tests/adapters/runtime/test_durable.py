@@ -47,7 +47,7 @@ def matcher():
 
 
 @needs_library
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(), steps)
 def test_both_matchers_give_the_same_conclusions_in_the_same_order(made, todo):
     reference, one = ReferenceMatcher(made), DurableMatcher(made)
