@@ -65,7 +65,9 @@ def entry_lint(kind: str, fix: str, *, integrity: bool = False) -> Callable[...,
     return enter
 
 
-def cache_by_entry(function: Callable[[CatalogueEntry], Iterable[Item]]) -> Callable[[CatalogueEntry], tuple[Item, ...]]:
+def cache_by_entry(
+    function: Callable[[CatalogueEntry], Iterable[Item]],
+) -> Callable[[CatalogueEntry], tuple[Item, ...]]:
     """Returns a function that gives the items of an entry as a tuple, and computes them once for an unchanged file."""
     return lru_cache(maxsize=CACHED_ENTRIES)(lambda entry: tuple(function(entry)))
 

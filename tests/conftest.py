@@ -39,7 +39,7 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempts what was collected and imported from the search for garbage, which would read all of it again and again."""
+    """Exempts what was collected and imported from the search for garbage, which would read all of it each time."""
     gc.collect()
     gc.freeze()
 

@@ -66,7 +66,9 @@ def test_no_module_is_named_by_a_participle():
 
 def test_no_module_class_or_public_function_has_a_word_of_a_private_language():
     names = {path.stem for path in parse_sources(ROOT)} | set(public_classes(parse_sources(ROOT)))
-    names |= {node.name for tree in parse_sources(ROOT).values() for node in functions(tree) if not node.name.startswith("_")}
+    names |= {
+        node.name for tree in parse_sources(ROOT).values() for node in functions(tree) if not node.name.startswith("_")
+    }
     assert not {name for name in names if words_of(name) & set(PRIVATE_LANGUAGE.split("|"))}
 
 

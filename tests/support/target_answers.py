@@ -408,7 +408,9 @@ async def use_target(target: Target, good: Mapping[str, MemberState], used: set[
         for member in target.members.values():
             for kind in target.support:
                 for action in ("a-1", "a-7"):
-                    _use_change(target, Change(kind, target.name, member, action, "", 0.0, 0.5, parameters), good, state)
+                    _use_change(
+                        target, Change(kind, target.name, member, action, "", 0.0, 0.5, parameters), good, state
+                    )
 
 
 def _list_learned(target: Target) -> list[tuple[str, Any]]:

@@ -29,7 +29,7 @@ def config(folder, topology, **sizes) -> ControllerConfig:
 
 
 class RareSnapshots(LocalShards):
-    """Shards that keep their state less often: what came since, their journal has, and a snapshot costs more than ticks."""
+    """Shards that write fewer snapshots, each of which costs more than many ticks; the journal has what came since."""
 
     def start(self, plans):
         super().start({name: replace(plan, snapshot_s=20.0) for name, plan in plans.items()})
