@@ -169,7 +169,7 @@ def test_a_fault_changes_the_machine_and_breaks_no_law(condition, strength):
             touched = any(not np.array_equal(getattr(push, f.name), getattr(none, f.name)) for f in fields(push))
 
     with np.errstate(all="raise", under="ignore"):
-        aged(made, 30, act)
+        aged(made, 15, act)
     assert touched
     assert np.isfinite(made.net.tx).all()
     assert (made.net.tx >= 0).all()
