@@ -11,6 +11,7 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 FLOORS = ("kb", "rules", "engine", "adapters", "tui")
@@ -53,8 +54,9 @@ def source_files(root: Path) -> list[Path]:
     return sorted(path for floor in FLOORS for path in (root / floor).rglob("*.py"))
 
 
-def parse_sources(root: Path) -> dict[Path, ast.Module]:
-    """Parses every Python file of the five floors."""
+@cache
+def parse_sources(root: Path) -> Trees:
+    """Parses every Python file of the five floors; once in a process."""
     return {path: ast.parse(path.read_text()) for path in source_files(root)}
 
 

@@ -15,9 +15,9 @@ from skewscope.kb.schema_validation import validate_entry
 from skewscope.kb.yamlfile import Document, parse, read, read_text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CatalogueEntry:
-    """One file of the catalogue."""
+    """One file of the catalogue; an unchanged file gives the same object, so that what follows of it can be cached."""
 
     kind: str
     name: str

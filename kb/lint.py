@@ -5,7 +5,9 @@ The lints are in `kb.lints`. A schema limits the values of a field; a lint check
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from skewscope.kb.entry_kinds import KINDS, builtin_folder
 from skewscope.kb.entry_store import CatalogueEntry, EntryStore, open_entry_store
@@ -18,9 +20,12 @@ LintCheck = Callable[[EntryStore], Iterator[tuple[str, Problem]]]
 """Yields the id of an entry and a problem of it."""
 
 Problems = Iterator[Problem]
+Item = TypeVar("Item")
 EntryProblems = Iterator[tuple[str, Problem]]
 
 EXCEPTIONS_FILE = "exceptions.yaml"
+CACHED_ENTRIES = 2048
+"""Entries whose results of a lint are kept."""
 SINGLE_FILES = ("catalogue.yaml", EXCEPTIONS_FILE, "exporter_settings.yaml")
 """Files of a catalogue beside the folders of entries."""
 
@@ -47,15 +52,24 @@ def entry_lint(kind: str, fix: str, *, integrity: bool = False) -> Callable[...,
     """Registers a function that checks one entry of a kind ('' for any) as a lint."""
 
     def enter(look: Callable[[CatalogueEntry], Iterator[Problem]]) -> Callable[[CatalogueEntry], Iterator[Problem]]:
+        find = cache_by_entry(look)
+
         def check(store: EntryStore) -> Iterator[tuple[str, Problem]]:
             for entry in store.entries:
                 if kind in ("", entry.kind):
-                    yield from ((entry.name, problem) for problem in look(entry))
+                    yield from ((entry.name, problem) for problem in find(entry))
 
         _register(look.__name__, "entry", look.__doc__, fix, check, integrity=integrity)
         return look
 
     return enter
+
+
+def cache_by_entry(
+    function: Callable[[CatalogueEntry], Iterable[Item]],
+) -> Callable[[CatalogueEntry], tuple[Item, ...]]:
+    """Returns a function that gives the items of an entry as a tuple, and computes them once for an unchanged file."""
+    return lru_cache(maxsize=CACHED_ENTRIES)(lambda entry: tuple(function(entry)))
 
 
 def catalogue_lint(fix: str, *, integrity: bool = False) -> Callable[[LintCheck], LintCheck]:

@@ -1,5 +1,6 @@
 """Files in a folder of entries that nothing reads: a lint that passes them over would call them sound."""
 
+import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -18,21 +19,20 @@ def find_unread_files(folder: Path, read: Collection[str], files: Collection[str
         files: further files that are read.
     """
     places = ", ".join(f"{folder.name}/{place}".rstrip("/") for place in sorted(read))
-    for path in _walk(folder, MAX_DEPTH):
-        inside = path.relative_to(folder)
-        parent = "" if len(inside.parts) == 1 else inside.parent.as_posix()
-        if inside.as_posix() in files or (path.suffix == ".yaml" and parent in read):
+    for parent, name in _walk(folder, "", MAX_DEPTH):
+        inside = f"{parent}/{name}".lstrip("/")
+        if inside in files or (name.endswith(".yaml") and parent in read):
             continue
         hint = "Move or rename it, or delete it."
         yield Problem(f"{folder.name}/{inside}", 0, "", "a file that nothing reads", f"a .yaml file in {places}", hint)
 
 
-def _walk(folder: Path, depth: int) -> Iterator[Path]:
-    """Yields the YAML files of a folder and of those below it, sorted."""
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.is_symlink():
+def _walk(folder: Path, parent: str, depth: int) -> Iterator[tuple[str, str]]:
+    """Yields the YAML files of a folder and of those below it, sorted: the folders above it with slashes, its name."""
+    for entry in sorted(os.scandir(folder / parent), key=lambda entry: entry.name):
+        if entry.name.startswith(".") or entry.is_symlink():
             continue
-        if path.is_dir() and depth:
-            yield from _walk(path, depth - 1)
-        elif path.suffix.lower() in SUFFIXES:
-            yield path
+        if entry.is_dir() and depth:
+            yield from _walk(folder, f"{parent}/{entry.name}".lstrip("/"), depth - 1)
+        elif entry.name.lower().endswith(SUFFIXES):
+            yield parent, entry.name

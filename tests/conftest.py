@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from skewscope.adapters.runtime.replay import ReplayResult, replay
 from skewscope.adapters.view.builder import ViewHistory
 from skewscope.kb.loader import catalogue
 
-# How long an example takes, or making one up, depends on what else the machine does: no law.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# How long an example takes, or making one up, depends on what else the machine does: no law. Laws that need more
+# examples than these ask for them.
+settings.register_profile("everyday", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("everyday")
 
 # A busy machine may need longer for a test than a command may take by itself.
 os.environ.setdefault("SKEWSCOPE_MAX_SECONDS", "600")
@@ -34,6 +36,12 @@ def pytest_sessionstart() -> None:
 
     if broken := list_broken_promises(promised):
         pytest.exit(f"SKEWSCOPE_REQUIRE: not installed: {'; '.join(broken)}", returncode=4)
+
+
+def pytest_collection_finish() -> None:
+    """Exempts what was collected and imported from the search for garbage, which would read all of it each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

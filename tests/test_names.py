@@ -16,7 +16,6 @@ from bench.code_measures import (
 )
 
 ROOT = Path(__file__).resolve().parent.parent
-TREES = parse_sources(ROOT)
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 MAX_LEVELS = 8
 
@@ -45,13 +44,13 @@ def words_of(name: str) -> set[str]:
 
 
 def test_public_class_names_are_unique():
-    assert not repeated_classes(TREES)
+    assert not repeated_classes(parse_sources(ROOT))
 
 
 def test_no_public_function_is_named_by_a_participle():
     found = {
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path, tree in TREES.items()
+        for path, tree in parse_sources(ROOT).items()
         for node in functions(tree)
         if is_named_by_participle(node.name)
         and not node.name.startswith(("_", "on_"))
@@ -61,13 +60,15 @@ def test_no_public_function_is_named_by_a_participle():
 
 
 def test_no_module_is_named_by_a_participle():
-    stems = {path.stem for path in TREES} - NOUNS
+    stems = {path.stem for path in parse_sources(ROOT)} - NOUNS
     assert not {stem for stem in stems if is_named_by_participle(stem)}
 
 
 def test_no_module_class_or_public_function_has_a_word_of_a_private_language():
-    names = {path.stem for path in TREES} | set(public_classes(TREES))
-    names |= {node.name for tree in TREES.values() for node in functions(tree) if not node.name.startswith("_")}
+    names = {path.stem for path in parse_sources(ROOT)} | set(public_classes(parse_sources(ROOT)))
+    names |= {
+        node.name for tree in parse_sources(ROOT).values() for node in functions(tree) if not node.name.startswith("_")
+    }
     assert not {name for name in names if words_of(name) & set(PRIVATE_LANGUAGE.split("|"))}
 
 

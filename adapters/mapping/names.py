@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import NamedTuple
 
 from skewscope.adapters.formats.openmetrics import SeriesTarget
@@ -28,6 +27,7 @@ from skewscope.adapters.mapping.name_mapping import NameMapping, TranslatedSerie
 from skewscope.adapters.mapping.scales import implied_scale
 from skewscope.engine.ingest.feed import SeriesKey, SeriesTable
 from skewscope.engine.model.topology import Topology
+from skewscope.kb.latest_cache import cache_latest
 from skewscope.kb.model import Catalogue, Signal
 from skewscope.kb.problems import suggest_name
 
@@ -144,7 +144,7 @@ class MetricResolver:
     """Resolves metric names of one catalogue for one topology; names of a mapping file come first."""
 
     def __init__(self, catalogue: Catalogue, topology: Topology, mapping: NameMapping | None = None) -> None:
-        self._mappings = find_index(catalogue)
+        self._mappings = build_index(catalogue)
         self._name_mapping = mapping or NameMapping()
         self._entity_resolver = EntityResolver(topology)
         self._signal_ids = tuple(catalogue.signals)
@@ -290,21 +290,8 @@ def _escape(text: str) -> str:
     return text.replace("%", "%25").replace(",", "%2C")
 
 
-_last_index: list[tuple[Catalogue, Mapping[str, tuple[MetricMapping, ...]]]] = []
-"""The last catalogue of which an index was built, and the index: most programs have one catalogue."""
-
-
-def find_index(catalogue: Catalogue) -> Mapping[str, tuple[MetricMapping, ...]]:
-    """Returns the index of a catalogue; it is built once, as that takes longer than most inputs are read."""
-    for known, index in tuple(_last_index):
-        if known is catalogue:
-            return index
-    index = MappingProxyType(build_index(catalogue))
-    _last_index[:] = [(catalogue, index)]
-    return index
-
-
-def build_index(catalogue: Catalogue) -> dict[str, tuple[MetricMapping, ...]]:
+@cache_latest
+def build_index(catalogue: Catalogue) -> Mapping[str, tuple[MetricMapping, ...]]:
     """Returns all metric names of the catalogue with the signals that they deliver."""
     exact: dict[str, list[MetricMapping]] = {}
     loose: dict[str, list[MetricMapping]] = {}

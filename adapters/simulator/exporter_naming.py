@@ -15,6 +15,7 @@ from skewscope.adapters.simulator.exporters import EXPORTERS, SIGNALS_WITHOUT_EX
 from skewscope.adapters.simulator.recording_writer import ExportedSeries, canonical_labels
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.topology import Topology
+from skewscope.kb.latest_cache import cache_latest
 from skewscope.kb.model import Catalogue, Signal
 
 GPU_MODEL = "NVIDIA H100 80GB HBM3"
@@ -72,6 +73,7 @@ def _drop_identity(key: SeriesKey, labels: Labels) -> SeriesKey:
     return replace(key, selector=",".join(parts))
 
 
+@cache_latest
 def exporter_names(catalogue: Catalogue) -> dict[tuple[str, str], list[NamedOrigin]]:
     """Returns the names that the simulated exporters use for each signal and histogram part, preferred first."""
     found: dict[tuple[str, str], list[NamedOrigin]] = {}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from skewscope.kb.basis import cited_sources, is_basis
 from skewscope.kb.entry_store import CatalogueEntry, EntryStore
 from skewscope.kb.graph import cycles
-from skewscope.kb.lint import EntryProblems, Problems, catalogue_lint, entry_lint
+from skewscope.kb.lint import EntryProblems, Problems, cache_by_entry, catalogue_lint, entry_lint
 from skewscope.kb.problems import suggest_name
 from skewscope.kb.yamlfile import FieldPath
 
@@ -28,6 +28,7 @@ def link_exists(store: EntryStore) -> EntryProblems:
                 yield entry.name, entry.document.problem(path, f"{name!r}", wanted, hint)
 
 
+@cache_by_entry
 def entry_references(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str, str]]:
     """Yields every id that an entry names: path, kind, id."""
     data = entry.document.data

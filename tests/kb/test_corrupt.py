@@ -101,7 +101,7 @@ def broken(kind: str, data: dict[str, Any]) -> Iterator[Broken]:
 
 
 def text_of(data: Any) -> str:
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110)
+    return str(yaml.dump(data, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=110))
 
 
 def told_there(problem: Problem, document: Document, where: Where) -> bool:

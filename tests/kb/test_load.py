@@ -327,7 +327,7 @@ def test_every_field_knows_its_line():
 TROUBLE = "ab:-[]{}&*!|>'\"\n\t #?,%@`0159.~=<é\x00\x85\u2028\ud800"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(alphabet=TROUBLE, max_size=60) | st.text(max_size=40))
 @example("!!int ''")
 def test_no_text_makes_the_reader_raise_anything_but_problems(text):
@@ -335,7 +335,7 @@ def test_no_text_makes_the_reader_raise_anything_but_problems(text):
     assert all(p.file == "x.yaml" and p.line >= 0 for p in problems)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=80) | st.text(alphabet=TROUBLE.replace("\ud800", ""), max_size=80).map(str.encode))
 def test_no_bytes_make_reading_a_file_raise_anything_but_problems(tmp_path, content):
     path = tmp_path / "x.yaml"
@@ -359,7 +359,7 @@ def small(tmp_path_factory):
     return shutil.copy(builtin_folder() / LAG, folder / LAG)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(FIELDS, VALUES, max_size=3))
 @example({"range": [0, 10**60]})
 @example({"bits": {"a": 10**60}})

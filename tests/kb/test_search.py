@@ -96,7 +96,7 @@ def test_words_that_are_nowhere_find_nothing(words):
     assert search(catalogue(), words) == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_can_be_searched_and_gives_the_same_each_time(text):
     assert index().search(text) == index().search(text)
@@ -136,7 +136,7 @@ def typed(draw):
     return " ".join(word() for _ in range(draw(st.integers(1, 3))))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(typed())
 def test_what_is_quickly_found_is_what_patience_finds(text):
     assert index().search(text) == patient().search(text)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from skewscope.adapters.sources.common.http_client import FetchError, FetchOptio
 from skewscope.adapters.targets import dynamo, haproxy, slurm
 from skewscope.adapters.targets.common import transports
 from skewscope.adapters.targets.common.base import Target, TargetError
-from skewscope.adapters.targets.common.calls import CommandCall, SocketCall, describe_calls
+from skewscope.adapters.targets.common.calls import Call, CommandCall, SocketCall, describe_calls
 from skewscope.adapters.targets.common.external import ExternalSettings, ExternalTarget
 from skewscope.adapters.targets.common.kubernetes_api import KubernetesApi
 from skewscope.adapters.targets.common.probe import ProbeSettings
@@ -36,7 +36,7 @@ from skewscope.adapters.targets.sglang_router import SglangRouterSettings, Sglan
 from skewscope.adapters.targets.slurm import SlurmSettings, SlurmTarget
 from skewscope.adapters.targets.vllm_router import VllmRouterTarget
 from skewscope.adapters.targets.webhook import WebhookSettings
-from skewscope.engine.actions.change import Change, MemberState
+from skewscope.engine.actions.change import Change, MemberState, TargetState
 
 URL = "http://target"
 PROBE = ProbeSettings("/health")
@@ -383,12 +383,13 @@ async def read_members(target: Target) -> Mapping[str, MemberState]:
     return {}
 
 
-async def use_target(target: Target, good: Mapping[str, MemberState]) -> None:
+async def use_target(target: Target, good: Mapping[str, MemberState], used: set[str]) -> None:
     """Does all that reads an answer, where a TargetError is no failure.
 
     Args:
         target: the target, with any answers.
         good: the state that was read from usable ones.
+        used: states for which calls were rendered, to which this one is added: the same state gives the same calls.
     """
     with suppress(TargetError):
         work = await target.read_work()
@@ -400,26 +401,40 @@ async def use_target(target: Target, good: Mapping[str, MemberState]) -> None:
         state = await target.read_state()
         for member in state.members.values():
             assert member.weight is None or 0.0 <= member.weight < 1e300
+        known = repr((state, state.text, _list_learned(target)))
+        if known in used:
+            return
+        used.add(known)
+        parameters = PARAMETERS if isinstance(target, RenderedTarget) else ()
         for member in target.members.values():
             for kind in target.support:
-                change = Change(kind, target.name, member, "a-1", share=0.5)
-                rendered = target.__class__ is RenderedTarget
-                change = replace(change, parameters=PARAMETERS if rendered else ())
                 for action in ("a-1", "a-7"):
-                    _use_change(target, replace(change, action=action), good, state)
+                    _use_change(
+                        target, Change(kind, target.name, member, action, "", 0.0, 0.5, parameters), good, state
+                    )
 
 
-def _use_change(target: Target, change: Change, good: Mapping[str, MemberState], state: Any) -> None:
-    for before in (good.get(change.member), state.member(change.member)):
+def _list_learned(target: Target) -> list[tuple[str, Any]]:
+    """Returns what a target keeps of answers beside the state: plain values in its attributes."""
+    return [(name, value) for name, value in vars(target).items() if isinstance(value, str | int | float | set)]
+
+
+def _use_change(target: Target, change: Change, good: Mapping[str, MemberState], state: TargetState) -> None:
+    with suppress(TargetError):
+        _check_calls(target.render_change(change, state))
+    usual, now = good.get(change.member), state.member(change.member)
+    for before in (usual, now if now != usual else None):
         if before is None:
             continue
         with suppress(TargetError):
             target.find_standing(change, before, state)
-        for render in (lambda: target.render_change(change, state), lambda: target.render_undo(change, before, state)):  # noqa: B023
-            with suppress(TargetError):
-                calls = render()
-                for text in describe_calls(calls):
-                    text.encode()
-                for call in calls:
-                    if isinstance(call, CommandCall):
-                        assert not any(word.startswith("-") and word[1:2].isdigit() for word in call.arguments), call
+        with suppress(TargetError):
+            _check_calls(target.render_undo(change, before, state))
+
+
+def _check_calls(calls: tuple[Call, ...]) -> None:
+    for text in describe_calls(calls):
+        text.encode()
+    for call in calls:
+        if isinstance(call, CommandCall):
+            assert not any(word.startswith("-") and word[1:2].isdigit() for word in call.arguments), call

@@ -153,6 +153,10 @@ def _serve_live(where: str, scenario: "Scenario", names: str, *, as_json: bool) 
     from skewscope.adapters.simulator.exporters import PROFILE_PERIODS  # noqa: PLC0415
     from skewscope.engine.ingest.feed import SeriesTable  # noqa: PLC0415
 
+    try:
+        address = live_server.parse_address(where)
+    except ValueError as error:
+        raise _report_address(where, str(error)) from None
     table = SeriesTable()
     fleet, blocks = run_scenario(scenario, load_catalogue(), table)
     if len(table.keys) > live_server.MAX_SERIES:
@@ -163,10 +167,9 @@ def _serve_live(where: str, scenario: "Scenario", names: str, *, as_json: bool) 
     series = _name_series(names, table.keys, fleet.topology)
     pages = live_server.ExporterPages(table.keys, series, load_catalogue(), PROFILE_PERIODS[scenario.profile])
     try:
-        server = live_server.SimulatorServer(live_server.parse_address(where), pages, fleet.topology)
+        server = live_server.SimulatorServer(address, pages, fleet.topology)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputError([Problem("--serve", 0, "", f"{where!r} ({reason})", "a free [HOST:]PORT")]) from None
+        raise _report_address(where, error.strerror if isinstance(error, OSError) else str(error)) from None
     with suppress(KeyboardInterrupt), live_server.serve_in_background(server):
         if as_json:
             print_json(scenario)
@@ -174,6 +177,10 @@ def _serve_live(where: str, scenario: "Scenario", names: str, *, as_json: bool) 
             title = line(f"{scenario.plan.nodes} nodes at {server.url} for {scenario.lasts:g} s; Ctrl-C ends it.")
             print_lines([title, *map(_episode_line, scenario.episodes)])
         live_server.play(blocks, pages)
+
+
+def _report_address(where: str, reason: str | None) -> InputError:
+    return InputError([Problem("--serve", 0, "", f"{where!r} ({reason})", "a free [HOST:]PORT")])
 
 
 def _name_series(names: str, keys: "list[SeriesKey]", topology: "Topology") -> "list[ExportedSeries]":

@@ -193,6 +193,7 @@ while time.time() < end:
     for link in links:
         link.send(struct.pack(">BBHII", 4, 0, 0xFFFF, 9, number & 0xFFFFFF) + bytes(64))
     number += 1
+    time.sleep(0.01)
 """
 
 

@@ -59,7 +59,7 @@ def replayed():
     return lines(replay(world()[1]).incidents)
 
 
-@pytest.mark.parametrize("cuts", [1, 2, 5])
+@pytest.mark.parametrize("cuts", [1, 5])
 def test_cuts_change_no_byte_of_what_a_replay_tells(cuts):
     loaded, recording = world()
     setup = build_setup(loaded, recording, load_rule_set(str(RULES_FOLDER), catalogue()))
@@ -69,7 +69,7 @@ def test_cuts_change_no_byte_of_what_a_replay_tells(cuts):
     assert len(replayed()) > 1
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(st.lists(st.integers(1, SECONDS - 1), max_size=8))
 def test_cuts_anywhere_change_no_byte(places):
     (whole,) = whole_segment()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from skewscope.adapters.sources.common.base import SourceBatch, SourceSeriesRegi
 from skewscope.kb.loader import catalogue
 
 
+@cache
 def demo(seconds: float) -> tuple[Recording, RecordingData]:
     """The first seconds of the recording that comes with Skewscope."""
     whole = open_recording(demo_path())

@@ -20,7 +20,7 @@ from skewscope.adapters.controller.agent_receiver import (
 )
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
-from skewscope.adapters.formats.row_protocol import BadRowsError, HelloFrame, RowFrame, SeriesFrame, encode
+from skewscope.adapters.formats.row_protocol import MAX_COLUMNS, BadRowsError, HelloFrame, RowFrame, SeriesFrame, encode
 from skewscope.adapters.sources.common.base import BATCH_COST, BatchSink
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.topology import Group, Node, Port, Topology
@@ -304,17 +304,18 @@ def test_a_sender_over_its_share_is_refused_before_its_body_is_read_and_others_a
     assert "n0 sent more than its share" in found.trouble()
 
 
-def test_series_are_bounded_by_node_whatever_boots_it_claims():
+def test_series_are_bounded_by_node_whatever_boots_it_claims(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.agent_receiver.MAX_COLUMNS", 6_000)
     found = receiver()
 
     def announce_under_new_boots() -> None:
         for boot in range(10):
-            many = tuple(SeriesKey("host.load1", "node", "n0", f"{boot}-{n}") for n in range(30_000))
+            many = tuple(SeriesKey("host.load1", "node", "n0", f"{boot}-{n}") for n in range(3_000))
             found.receive(body(SeriesFrame(0, 0, many), boot=f"b{boot}"))
 
     with pytest.raises(ReceiverBusyError, match="new series of 'n0' in an hour"):
         announce_under_new_boots()
-    assert sum(table.columns for table in found.agents["n0"].boots.values()) <= 4 * 30_000
+    assert sum(table.columns for table in found.agents["n0"].boots.values()) <= 4 * 3_000
 
 
 @pytest.mark.parametrize(
@@ -325,7 +326,8 @@ def test_series_are_bounded_by_node_whatever_boots_it_claims():
         [TOLD, *(row(n) for n in range(9_000))],  # more frames than a body may have
     ],
 )
-def test_all_work_counts_also_that_of_bodies_that_hold_no_value_or_are_invalid(frames):
+def test_all_work_counts_also_that_of_bodies_that_hold_no_value_or_are_invalid(frames, monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.agent_receiver.WORK_BURST", 2.0 * MAX_COLUMNS)
     found, sent = receiver(), body(*frames)
 
     def flood() -> None:

@@ -28,13 +28,20 @@ def config(folder, topology, **sizes) -> ControllerConfig:
     return ControllerConfig(folder / "c.yaml", folder / "t.yaml", topology, store=folder / "store.db", fleet=settings)
 
 
+class RareSnapshots(LocalShards):
+    """Shards that write fewer snapshots, each of which costs more than many ticks; the journal has what came since."""
+
+    def start(self, plans):
+        super().start({name: replace(plan, snapshot_s=20.0) for name, plan in plans.items()})
+
+
 class Rig:
     """A controller of a fleet whose shards are in this process, fed tick by tick."""
 
     def __init__(self, folder: Path, topology, **sizes):
         self.clock = StillClock()
         self.config = config(folder, topology, **sizes)
-        self.shards = LocalShards(self.clock)
+        self.shards = RareSnapshots(self.clock)
         self.start()
 
     def start(self):

@@ -332,7 +332,7 @@ def wrapped(draw, protocol, segment, mark):
     return ethernet(packet, IPV6, vlans), src, dst
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(some=st.lists(built(), min_size=1, max_size=12), order=st.sampled_from("<>"), nano=st.booleans())
 def test_every_field_of_generated_packets_comes_back(tmp_path_factory, some, order, nano):
     path = tmp_path_factory.mktemp("any") / "some.pcap"
@@ -344,7 +344,7 @@ def test_every_field_of_generated_packets_comes_back(tmp_path_factory, some, ord
             assert getattr(block, field.name).tolist() == expected, field.name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     frames=st.lists(st.one_of(st.binary(max_size=120), built().map(lambda one: one.frame)), min_size=1, max_size=8),
     snaplen=st.integers(1, 130),

@@ -255,7 +255,7 @@ def test_a_damaged_pcapng_is_named_by_its_byte(written, data, found, offset):
     assert fault.field == f"byte {offset}"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     start=st.sampled_from([*WRITERS.values(), lambda _: b""]),
     rest=st.binary(max_size=300),
@@ -267,7 +267,7 @@ def test_bytes_of_any_kind_raise_nothing_but_input_errors(tmp_path_factory, star
     expect_rows_or_input_error(path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(sorted(WRITERS)),
     suffix=st.sampled_from(["", ".zst", ".gz"]),

@@ -126,7 +126,7 @@ def test_a_processor_that_runs_ahead_of_its_device_makes_no_rank_late(tmp_path, 
     assert np.median(found[3]) == pytest.approx(0.005, abs=0.001)
 
 
-@pytest.mark.parametrize("slow", range(RANKS))
+@pytest.mark.parametrize("slow", [0, RANKS - 2])
 def test_the_rank_that_others_wait_for_is_told(tmp_path, slow):
     folder = write(tmp_path / "t", job([25.0 * (rank == slow) for rank in range(RANKS)], count=20, seed=slow))
     draft = draft_recording([folder])

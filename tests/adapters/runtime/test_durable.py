@@ -47,7 +47,7 @@ def matcher():
 
 
 @needs_library
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(), steps)
 def test_both_matchers_give_the_same_conclusions_in_the_same_order(made, todo):
     reference, one = ReferenceMatcher(made), DurableMatcher(made)
@@ -67,12 +67,12 @@ def test_both_matchers_give_the_same_conclusions_in_the_same_order(made, todo):
 
 
 @needs_library
-def test_both_agree_over_thousands_of_changes_on_the_policies_of_the_house():
+def test_both_agree_over_many_changes_on_the_policies_of_the_house():
     made, random = compile_policies(load()[0]), Random(7)
     topics = sorted({kind.partition(":")[2] for kind in made.by_kind if kind.startswith("diagnosis:")})
     reference, one = ReferenceMatcher(made), DurableMatcher(made)
     try:
-        for step in range(3000):
+        for step in range(1500):
             entity, topic = f"rank A:n{random.randrange(25)}", random.choice(topics)
             what = random.choice(
                 [
@@ -367,7 +367,7 @@ def test_a_rulebook_on_which_the_library_hangs_never_stops_the_caller():
         CompiledRule((CompiledPattern(f"k{n}"),), None, Conclusion(1, f"p{n:03}", "", "")) for n in range(600)
     )
     whole = Program(rules, (tuple(range(600)),), 1, {f"k{n}": (n,) for n in range(600)})
-    matcher = DurableMatcher(whole, start_s=2.0)
+    matcher = DurableMatcher(whole, start_s=1.0)
     try:
         matcher.assert_fact(build_fact("k599", N0))
         assert [c.policy for c in matcher.conclusions()] == ["p599"]

@@ -79,6 +79,7 @@ def test_a_fault_gives_its_condition_on_its_entity_in_time_and_nothing_else(shar
     assert found.mitigations
 
 
+@pytest.mark.slow
 def test_health_gives_nothing(shared):
     assert replay(shared / "recordings" / "healthy").incidents == ()
 

@@ -89,12 +89,13 @@ def test_only_a_target_error_comes_out(answer_rig: AnswerRig, name):
     async def run() -> int:
         good = await read_members(answer_rig.target)
         assert good, "the usable answers are not usable"
-        await use_target(answer_rig.target, good)
+        used: set[str] = set()
+        await use_target(answer_rig.target, good, used)
         text, count = answer_rig.answers[name], 0
         for spoilt in [*(spoil_json(text) if text.startswith("{") else spoil_text(text)), *break_off(text)]:
             answer_rig.spoil(name, spoilt)
             try:
-                await use_target(answer_rig.target, good)
+                await use_target(answer_rig.target, good, used)
             except Exception as error:
                 raise AssertionError(f"{type(error).__name__}: {error} after {spoilt[:500]!r}") from error
             count += 1

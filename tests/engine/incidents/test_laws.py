@@ -27,7 +27,7 @@ ticks = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(ticks, st.randoms(), st.sampled_from([1.0, 7.0, 25.0]))
 def test_the_order_of_verdicts_and_of_entities_changes_nothing(script, random, pace):
     one, other = advised(REST, MORE, DERIVE), advised(MORE, DERIVE, REST)
@@ -43,7 +43,7 @@ def test_the_order_of_verdicts_and_of_entities_changes_nothing(script, random, p
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(ticks, st.sampled_from([1.0, 7.0, 25.0]))
 def test_whatever_fires_is_told_and_every_explanation_leads_to_a_root(script, pace):
     engine = incidents()
@@ -60,7 +60,7 @@ def test_whatever_fires_is_told_and_every_explanation_leads_to_a_root(script, pa
             assert i.resolved_at is None or i.resolved_at >= i.opened_at
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(ticks, st.sampled_from([1.0, 7.0, 25.0]))
 def test_a_run_again_gives_the_same_text_and_no_id_twice(script, pace):
     def text():
@@ -74,7 +74,7 @@ def test_a_run_again_gives_the_same_text_and_no_id_twice(script, pace):
     assert len({json.loads(line)["id"] for line in lines}) == len(lines)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(ticks, st.sampled_from([1.0, 7.0, 25.0]), st.sampled_from([0.0, 5.0, 60.0]))
 def test_forgetting_keeps_what_is_open_and_every_root_that_is_named(script, pace, age):
     engine, whole = incidents(), incidents()

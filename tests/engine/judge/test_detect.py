@@ -271,7 +271,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(RUNS, st.lists(st.booleans(), min_size=30, max_size=30))
 def test_taking_required_samples_away_never_makes_a_rule_fire_that_did_not(run, holes):
     full = firing(Bench(rule(SIMPLE)), [(lag, 0.0) for lag, _ in run])
@@ -283,7 +283,7 @@ def test_taking_required_samples_away_never_makes_a_rule_fire_that_did_not(run, 
         assert any(once) or not any(firing(Bench(rule(SIMPLE)), thin))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(RUNS)
 def test_no_run_of_values_and_gaps_raises(run):
     said = firing(Bench(rule()), run)

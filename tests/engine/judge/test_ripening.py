@@ -58,7 +58,7 @@ def test_a_past_that_is_too_short_holds_back_as_well():
     st.floats(10, 90),
     st.integers(0, 60),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_evidence_that_ripens_later_never_lets_a_rule_fire_earlier(what, rate, begin):
     when = f"{what} > 50*Hz"
     ripe = first_firing(Bench(veto_rule(when)), 100, lambda _: rate)

@@ -51,7 +51,7 @@ def test_steps_as_ever_are_silent():
     assert not slow_job(factor=1.0).incidents()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.floats(1e-3, 1e4))
 def test_the_scale_of_a_signal_does_not_matter(scale):
     # Absolute floors of the catalogue are below a millisecond for steps.
@@ -248,7 +248,7 @@ def test_traffic_that_stops_everywhere_is_no_symptom():
     assert not world.incidents()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_the_order_of_samples_does_not_matter(seed):
     random = np.random.default_rng(seed)
@@ -264,7 +264,7 @@ def test_the_order_of_samples_does_not_matter(seed):
 VALUES = st.one_of(st.floats(), st.sampled_from([0.0, -1.0, 1e300, float("nan"), float("inf")]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.tuples(

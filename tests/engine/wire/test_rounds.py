@@ -117,7 +117,7 @@ def test_the_join_finds_places_whatever_each_receivers_offset(places: list[float
     assert out[0] == pytest.approx(true, abs=1e-9)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.floats(1e-6, 1e-4), st.floats(20, 1e4), st.integers(1, 200), st.integers(1, 200))
 def test_the_gap_that_parts_two_heaps_lies_between_them(small: float, apart: float, inside: int, between: int) -> None:
     heap = np.histogram(np.log10([small] * inside + [small * apart] * between), EDGES)[0].astype(float)

@@ -252,7 +252,7 @@ def test_congestion_marks_are_unknown_where_nothing_is_capable_of_them() -> None
     assert not len(told(stream(seq, times)).of("wire.ecn_ce_ratio", "n0/ew"))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_judging_in_blocks_of_any_size_is_judging_at_once(data: st.DataObject) -> None:
     """But for holes, which are remembered within a block: here every old segment was seen before."""

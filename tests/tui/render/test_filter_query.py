@@ -102,13 +102,13 @@ queries = st.recursive(
 
 
 @given(queries)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_printed_filter_parses_to_the_same_query(query):
     assert parse(to_text(query)) == query
 
 
 @given(st.text(max_size=60) | st.text(alphabet='!~()" or:<>=sev1\\', max_size=40))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_no_text_is_an_error_and_printing_settles_it(text):
     query = parse(text)
     assert parse(to_text(query)) == query
