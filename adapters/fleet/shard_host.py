@@ -25,7 +25,10 @@ MAX_LOG_BYTES = 1 << 30
 MAX_CATCH_UP = 60.0
 """Seconds that a shard was away and that it judges tick by tick afterwards; more are passed over."""
 SETTLE_S = 1.5
-"""Seconds that a shard waits after its return for the rows that its agents have kept, before it judges them."""
+"""Seconds that a shard that returns waits at most for the rows that its agents have kept, before it judges."""
+SETTLE_STEP_S = 0.05
+HEARD_S = 5.0
+"""Seconds without a row after which a shard that returns does not wait for an agent."""
 ANY_NODE = b"*"
 
 log = logging.getLogger(__name__)
@@ -153,13 +156,22 @@ class ShardHost:
     def run(self, stop: threading.Event) -> None:
         """Ticks with the clock until stopped; what was missed is judged first, in its order."""
         if self.is_restored:
-            stop.wait(SETTLE_S)
+            self._settle(stop)
         while not stop.is_set():
             for t in self._due_ticks(self.clock.now()):
                 self.tick(t)
             now = self.clock.now()
             following = (math.floor(now - self.plan.grace) + 1) * TICK_S + self.plan.grace
             stop.wait(max(following - now, 0.001))
+
+    def _settle(self, stop: threading.Event) -> None:
+        """Waits until the agents that reported until the end have sent what they kept."""
+        begun = self.clock.now()
+        agents = self.engine.agent_records()
+        newest = max((one.last_seen for one in agents), default=begun)
+        missing = {one.node for one in agents if one.last_seen > newest - HEARD_S}
+        while missing and self.clock.now() - begun < SETTLE_S and not stop.wait(SETTLE_STEP_S):
+            missing -= {one.node for one in self.engine.agent_records() if one.last_seen >= begun}
 
     def _due_ticks(self, now: float) -> Iterable[float]:
         """Returns the ends of the ticks that are due: one, or all that were missed while the shard was away."""

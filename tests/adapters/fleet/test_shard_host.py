@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import random
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ import pytest
 from skewscope.adapters.controller.agent_receiver import ForeignNodeError, UnknownTablesError
 from skewscope.adapters.fleet.journal import ROWS, TICK, Journal
 from skewscope.adapters.fleet.key_pool import KeyPool
-from skewscope.adapters.fleet.shard_host import ShardHost, ShardPlan
+from skewscope.adapters.fleet.shard_host import HEARD_S, SETTLE_S, SETTLE_STEP_S, ShardHost, ShardPlan
 from skewscope.adapters.fleet.state_codec import StateError, decode_state
 from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, encode
 from skewscope.kb.loader import catalogue
@@ -112,6 +113,45 @@ def test_a_shard_catches_up_tick_by_tick(tmp_path):
     assert list(host._due_ticks(1003.6)) == [1001.0, 1002.0, 1003.0]
     assert list(host._due_ticks(2000.6)) == [2000.0]
     assert list(host._due_ticks(900.6)) == [900.0]
+
+
+class Waiting:
+    """Stands for the event that stops a shard: time passes while it is waited for."""
+
+    def __init__(self, clock, returns=()):
+        self.clock, self.returns, self.waited = clock, dict(returns), 0.0
+
+    def wait(self, seconds):
+        self.clock.time += seconds
+        self.waited += seconds
+        for agent in [one for one, at in self.returns.items() if at <= self.waited]:
+            del self.returns[agent]
+            agent()
+        return False
+
+
+@pytest.mark.parametrize(("returns", "waited"), [([0.1, 0.3], 0.3), ([0.1], SETTLE_S), ([], SETTLE_S)])
+def test_a_shard_that_returns_waits_for_the_agents_that_reported_until_the_end(tmp_path, returns, waited):
+    clock = StillClock()
+    host = ShardHost(plan(tmp_path), clock)
+    (t, bodies), *_ = demo_rows()
+    # The third agent was silent before.
+    for number, (_, body) in enumerate(bodies[:3]):
+        clock.time = t if number < 2 else t - HEARD_S - 1.0
+        host.engine._clock.time = clock.time
+        host.receive(body, None)
+    clock.time = t + 2.0
+    agents = [partial(host.receive, body, None) for _, body in bodies[:2]]
+    event = Waiting(clock, zip(agents, returns, strict=False))
+    host._settle(event)
+    assert event.waited == pytest.approx(waited, abs=1.5 * SETTLE_STEP_S)
+
+
+def test_a_shard_without_agents_waits_for_none(tmp_path):
+    clock = StillClock(1000.0)
+    host, event = ShardHost(plan(tmp_path), clock), Waiting(clock)
+    host._settle(event)
+    assert event.waited == 0.0
 
 
 def test_refused_bodies_change_nothing_after_a_return(tmp_path):
