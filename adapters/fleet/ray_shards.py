@@ -29,6 +29,8 @@ PARALLEL_CALLS = 4
 """Calls of one actor at a time: a poll must not wait for another one."""
 PART_BYTES = 64 << 10
 """Bytes of one argument of an actor: Ray keeps small ones with the actor, larger ones only as long as who gave them."""
+SITE_SHARE = 0.0001
+"""Of the resource of a site, so that any number of shards finds room there."""
 MAX_PARTS = 100
 """Arguments of an actor; Ray keeps 10 MiB of them."""
 
@@ -98,9 +100,15 @@ class RayShards:
             max_restarts=-1,
             max_concurrency=PARALLEL_CALLS,
             num_cpus=self._settings.cpus,
+            resources=self._resources(self._plans[name]),
             scheduling_strategy="SPREAD",
         )
         return actor.remote(*pack_arguments(self._plans[name], self._config, self._settings.host))
+
+    def _resources(self, plan: ShardPlan) -> dict[str, float]:
+        """Returns what only the machines of the shard's site have: a shard has nodes of one site."""
+        site = next((node.fleet for node in plan.topology.nodes), "")
+        return {self._settings.sites[site]: SITE_SHARE} if site in self._settings.sites else {}
 
     def poll(self, heard: Mapping[str, Confirmation]) -> dict[str, ShardReport]:
         """Returns the reports of the shards that answer in time; a late answer counts at the next poll."""

@@ -227,9 +227,12 @@ def written(tmp_path, text):
 
 
 def test_the_section_fleet_is_read(tmp_path):
-    text = "fleet: {state: shards, ray: local, nodes: 500, least: 8, most: 900, cpus: 0.5, host: 0.0.0.0}\n"
+    text = "fleet: {state: shards, ray: local, nodes: 500, least: 8, most: 900, cpus: 0.5, host: 0.0.0.0"
+    text += ", sites: {b: site_b}}\n"
     found = read(written(tmp_path, text)).fleet
-    assert found == FleetSettings(tmp_path / "shards", "local", ShardSizes(8, 500, 900), 0.5, "0.0.0.0")
+    assert found == FleetSettings(
+        tmp_path / "shards", "local", ShardSizes(8, 500, 900), 0.5, "0.0.0.0", {"b": "site_b"}
+    )
     assert read(written(tmp_path, "")).fleet is None
 
 
@@ -239,6 +242,8 @@ def test_the_section_fleet_is_read(tmp_path):
         ("fleet: {}\n", "state"),
         ("fleet: {state: s, nodes: 10, most: 5}\n", "in this order"),
         ("fleet: {state: s, size: 5}\n", "size"),
+        ("fleet: {state: s, sites: oslo}\n", "a resource of Ray for each fleet"),
+        ("fleet: {state: s, sites: {oslo: 3}}\n", "sites"),
         ("fleet: {state: s}\nrecord: {path: r}\n", "journals are no recordings"),
         ("fleet: {state: s}\nleader: {lock: l}\n", "one controller"),
     ],

@@ -20,10 +20,11 @@ from skewscope.adapters.fleet.shard_pool import Confirmation
 from skewscope.adapters.fleet.shard_server import ShardServer
 from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, decode
 from skewscope.adapters.runtime.channel import ControllerEndpoint
+from skewscope.engine.model.shards import shard_topologies
 from skewscope.engine.model.topology import Node, Topology
 from skewscope.kb.problems import SkewscopeError
 from tests.adapters.fleet.shards import demo_rows, demo_topology
-from tests.adapters.fleet.test_fleet_controller import config
+from tests.adapters.fleet.test_fleet_controller import config, two_sites
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 NAME = "shard0001"
@@ -64,13 +65,14 @@ class FakeRay:
     util = SimpleNamespace(list_named_actors=list)
 
     def __init__(self):
-        self.answers, self.made, self.waits = {}, [], []
+        self.answers, self.made, self.waits, self.resources = {}, [], [], []
 
     def remote(self, _class):
         return self
 
     def options(self, **given):
         self.made.append(given["name"])
+        self.resources.append(given["resources"])
         asked = []
 
         def poll(*known):
@@ -98,6 +100,15 @@ def fake(tmp_path, monkeypatch):
     pool = RayShards(FleetSettings(tmp_path / "shards"), None)
     pool.start({name: ShardPlan(name, demo_topology(), tmp_path / name) for name in ("s1", "s2")})
     return ray, pool, pool._names
+
+
+def test_shards_of_a_site_run_on_the_machines_of_this_site(tmp_path, monkeypatch):
+    ray = FakeRay()
+    monkeypatch.setattr(ray_shards, "connect_ray", lambda _: ray)
+    pool = RayShards(FleetSettings(tmp_path / "shards", sites={"b": "site_b"}), None)
+    parts = shard_topologies(two_sites(), {node.name: node.fleet for node in two_sites().nodes})
+    pool.start({name: ShardPlan(name, part, tmp_path / name) for name, part in sorted(parts.items())})
+    assert [list(one) for one in ray.resources] == [["site_b"], []]
 
 
 HEARD = {"s1": Confirmation(), "s2": Confirmation()}
