@@ -115,14 +115,20 @@ class Controller:
         except (OSError, urllib.error.URLError):
             return False
 
-    def kill(self) -> float:
-        """Kills it and starts it again; returns the seconds until it is ready."""
+    def kill(self) -> tuple[float, float]:
+        """Kills it and starts it again; returns the seconds until it is ready, and those of the processor."""
         begun = time.monotonic()
         self.process.kill()
         self.process.wait()
         self.start()
         wait_for(self.is_ready)
-        return time.monotonic() - begun
+        return time.monotonic() - begun, cpu_seconds(self.process.pid)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Returns the processor seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_for(found) -> None:
@@ -152,15 +158,18 @@ class Shards:
     def ask(self, method, *args):
         return self.ray.get(method.options(max_task_retries=-1).remote(*args), timeout=READY_S)
 
-    def kill(self, name: str, senders: dict[str, PushSender]) -> float:
-        """Kills the process of a shard; returns the seconds until all rows are there and no due tick is missing."""
+    def kill(self, name: str, senders: dict[str, PushSender]) -> tuple[float, float]:
+        """Kills the process of a shard; returns the seconds until all rows are there and no due tick is missing.
+
+        And the processor seconds that the new process took: on a busy machine they say more.
+        """
         begun, pid = time.monotonic(), self.pid(name)
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: self.pid(name) != pid)
         wait_for(lambda: all(len(one.backlog.rows) <= 1 for one in senders.values()))
         # A tick is due when its grace is over; that it takes a moment to be judged is no delay.
         wait_for(lambda: self.report(name).t >= math.floor(time.time() - GRACE - 0.2))
-        return time.monotonic() - begun
+        return time.monotonic() - begun, cpu_seconds(self.pid(name))
 
     def skipped(self, name: str) -> tuple[int, bool]:
         """Returns the number of ticks that a shard did not judge since the begin, and whether its life is the same."""
@@ -188,15 +197,20 @@ def disturb(
     order = ["shard"] * kills[0] + ["controller"] * kills[1]
     chance.shuffle(order)
     took: dict[str, list[float]] = {"shard": [], "controller": []}
+    cpu: dict[str, list[float]] = {"shard": [], "controller": []}
     for number, what in enumerate(order, 1):
         time.sleep(pause * chance.uniform(0.5, 1.5))
-        took[what].append(shards.kill(first, senders) if what == "shard" else controller.kill())
-        print(f"{number:3} {what:10} back after {took[what][-1]:5.2f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+        wall, used = shards.kill(first, senders) if what == "shard" else controller.kill()
+        took[what].append(wall)
+        cpu[what].append(used)
+        load = os.getloadavg()[0]
+        print(f"{number:3} {what:10} back after {wall:5.2f} s, {used:.2f} s of a core, load {load:.1f}", flush=True)
     for what, all_ in took.items():
         if all_:
             print(
                 f"{what}: killed {len(all_)} times; back after {np.median(all_):.2f} s (median),"
-                f" at most {max(all_):.2f} s; {sum(one > LATE_S for one in all_)} times after more than {LATE_S:g} s"
+                f" {np.median(cpu[what]):.2f} s of a core, at most {max(all_):.2f} s;"
+                f" {sum(one > LATE_S for one in all_)} times after more than {LATE_S:g} s"
             )
 
 

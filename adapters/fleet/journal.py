@@ -6,6 +6,7 @@ process ended within a write, ends the log: its sender was not told that it arri
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 import struct
@@ -29,6 +30,9 @@ LOCK_WAIT = 15.0
 MAX_HEADER = 1 << 24
 MAX_RECORD = 1 << 26
 KEPT_SNAPSHOTS = 2
+TOPOLOGY_FILE = "topology.yaml"
+log = logging.getLogger(__name__)
+
 _HEAD = struct.Struct("<BdII")
 
 
@@ -138,6 +142,25 @@ class Journal:
                 text = path.name.removeprefix(f"{kind}-")
                 if text.isdecimal() and int(text) <= number - KEPT_SNAPSHOTS:
                     path.unlink(missing_ok=True)
+
+    def keep_topology(self, text: str) -> None:
+        """Keeps the topology for which the newest snapshot is valid, where another one is kept or none."""
+        path = self.folder / TOPOLOGY_FILE
+        if self.read_topology() == text:
+            return
+        try:
+            draft = self.folder / "draft"
+            draft.write_text(text)
+            draft.replace(path)
+        except OSError as error:
+            log.warning("%s: %s; after a change of the topology this shard begins anew", path, error)
+
+    def read_topology(self) -> str:
+        """Returns the topology that was kept last; '' where none can be read."""
+        try:
+            return (self.folder / TOPOLOGY_FILE).read_text()
+        except (OSError, ValueError):
+            return ""
 
     def clear(self) -> None:
         """Removes all snapshots and logs: they are of no use to this code and fleet."""

@@ -6,13 +6,16 @@ The times of rows and ticks come from the caller, so that what was logged can be
 import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
+
+import numpy as np
 
 from skewscope.adapters.controller.agent_receiver import AgentReceiver
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
+from skewscope.adapters.controller.engine_change import expect_series
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
 from skewscope.adapters.fleet.key_pool import KeyPool
 from skewscope.adapters.fleet.shard_report import ShardCounts, ShardReport, ShardTick
@@ -266,3 +269,25 @@ class ShardEngine:
         with self._lock:
             self._pool = pool
             self._use_state(state)
+
+    def take_over(self, before: "ShardEngine") -> None:
+        """Goes on with what a shard of another topology knows of what both have; there is no tick of it after this.
+
+        Windows, healthy pasts, holds, incidents and what nobody has acknowledged are kept. Agents announce their series
+        again. Incidents of nodes that are here no more are left out.
+        """
+        then = before._state  # noqa: SLF001 - one of its own kind
+        made = self._create_state()
+        engines = (made.engine, made.batcher), (then.engine, then.batcher)
+        numbers = np.array(expect_series(*engines, then.t), np.intp)
+        made.batcher.take_over(then.batcher, numbers, then.t)
+        made.engine.take_over(then.engine, made.batcher.table, numbers)
+        receiver = then.receiver
+        receiver.topology = self.topology
+        receiver.agents = {node: agent for node, agent in receiver.agents.items() if node in self.topology.node}
+        receiver.request_announcements()
+        with self._lock:
+            self._clock = self._named["clock"] = before._clock  # noqa: SLF001 - that of the receiver
+            self._use_state(
+                replace(then, engine=made.engine, batcher=made.batcher, receiver=receiver, sink=receiver.sink)
+            )

@@ -13,10 +13,14 @@ from skewscope.adapters.fleet.shard_engine import ShardEngine
 from skewscope.adapters.fleet.shard_report import ShardReport
 from skewscope.adapters.fleet.state_codec import StateError
 from skewscope.adapters.formats.row_protocol import BadRowsError
+from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.adapters.runtime.clock import Clock, SystemClock
 from skewscope.engine.engine import TICK_S
 from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology_file import parse_valid_topology
 from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import InputError
+from skewscope.kb.yamlfile import parse
 
 SNAPSHOT_S = 10.0
 """Seconds of data between two snapshots."""
@@ -74,31 +78,49 @@ class ShardHost:
     # --- recovery
 
     def _recover(self) -> bool:
+        """Goes on where the shard stopped, also after a change of its topology; returns whether it could."""
+        is_restored = self._load(self.engine)
+        if is_restored:
+            self._snapshot_at = self.engine.time
+        else:
+            is_restored = self._take_over()
+            if not is_restored:
+                self.journal.clear()
+            self._write_snapshot()
+        self.journal.keep_topology(format_topology(self.plan.topology))
+        return is_restored
+
+    def _take_over(self) -> bool:
+        """Takes over what the shard knew while it had another topology; returns whether there was anything."""
+        text = self.journal.read_topology()
+        if not text or text == format_topology(self.plan.topology):
+            return False
+        try:
+            before = ShardEngine(parse_valid_topology(parse(text)), catalogue(), self.plan.also_read)
+        except InputError as error:
+            log.warning("%s: %s", self.plan.name, error)
+            return False
+        self.journal.fingerprint = before.fingerprint
+        try:
+            if not self._load(before):
+                return False
+        finally:
+            self.journal.fingerprint = self.engine.fingerprint
+        self.engine.take_over(before)
+        return True
+
+    def _load(self, engine: ShardEngine) -> bool:
         """Loads the newest usable snapshot and repeats what was logged since; returns whether there was one."""
         for number in self.journal.snapshots():
             try:
-                self.engine.load(self.journal.read_snapshot(number))
+                engine.load(self.journal.read_snapshot(number))
             except StateError as error:
                 log.warning("%s: %s", self.plan.name, error)
                 continue
-            self._snapshot_at = self.engine.time
             for record in self.journal.records_since(number):
-                self._repeat(record)
+                _repeat(engine, record)
             return True
-        self.journal.clear()
-        self._write_snapshot()
         return False
-
-    def _repeat(self, record: JournalRecord) -> None:
-        if record.kind == TICK:
-            self.engine.step(record.time, self.engine.take_block(record.time))
-            return
-        size = record.payload[0]
-        allowed, body = record.payload[1 : 1 + size], record.payload[1 + size :]
-        try:
-            self.engine.receive(body, None if allowed == ANY_NODE else allowed.decode(), record.time)
-        except (UnknownTablesError, BadRowsError, ForeignNodeError, ReceiverBusyError):
-            return  # So it was answered then, too.
 
     # --- rows
 
@@ -201,6 +223,18 @@ class ShardHost:
         with self._tick_lock, self._log_lock:
             self._write_snapshot()
             self.journal.close()
+
+
+def _repeat(engine: ShardEngine, record: JournalRecord) -> None:
+    if record.kind == TICK:
+        engine.step(record.time, engine.take_block(record.time))
+        return
+    size = record.payload[0]
+    allowed, body = record.payload[1 : 1 + size], record.payload[1 + size :]
+    try:
+        engine.receive(body, None if allowed == ANY_NODE else allowed.decode(), record.time)
+    except (UnknownTablesError, BadRowsError, ForeignNodeError, ReceiverBusyError):
+        return  # So it was answered then, too.
 
 
 def _pack_body(body: bytes, allowed: str | None) -> bytes:

@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import random
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from skewscope.adapters.fleet.journal import ROWS, TICK, Journal
 from skewscope.adapters.fleet.key_pool import KeyPool
 from skewscope.adapters.fleet.shard_host import HEARD_S, SETTLE_S, SETTLE_STEP_S, ShardHost, ShardPlan
 from skewscope.adapters.fleet.state_codec import StateError, decode_state
-from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, encode
+from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, SeriesFrame, decode, encode
+from skewscope.engine.model.topology import Node
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import SkewscopeError
 from tests.adapters.fleet.shards import StillClock, demo_rows, demo_topology
@@ -113,6 +115,82 @@ def test_a_shard_catches_up_tick_by_tick(tmp_path):
     assert list(host._due_ticks(1003.6)) == [1001.0, 1002.0, 1003.0]
     assert list(host._due_ticks(2000.6)) == [2000.0]
     assert list(host._due_ticks(900.6)) == [900.0]
+
+
+def announced(body, node):
+    """A body of rows with the announcement of its series."""
+    first = dict(demo_rows()[0][1])[node]
+    frames = [one for one in decode(first) if isinstance(one, SeriesFrame)]
+    rows = [one for one in decode(body) if isinstance(one, RowFrame)]
+    return encode([HelloFrame(node, "b", "test"), *frames, *rows])
+
+
+def receive(host, node, body):
+    """Sends rows as an agent does, which announces its series again where it is asked to."""
+    try:
+        host.receive(body, None)
+    except UnknownTablesError:
+        host.receive(announced(body, node), None)
+
+
+def changed(topology, gone="", new=""):
+    nodes = tuple(one for one in topology.nodes if one.name != gone)
+    return replace(topology, nodes=(*nodes, *([Node(new)] if new else [])))
+
+
+def test_a_shard_that_gets_a_node_goes_on_with_windows_and_incidents(tmp_path, whole):
+    clock, listener, before = StillClock(), Listener(), plan(tmp_path)
+    host = ShardHost(before, clock)
+    changes = 0
+    for t, bodies in demo_rows():
+        for node, body in bodies:
+            clock.time = t - 0.4
+            receive(host, node, body)
+        host.tick(t)
+        listener.hear(host)
+        if len(listener.changes) > changes:
+            changes = len(listener.changes)
+            life = host.engine.life
+            kill(host)
+            host = ShardHost(replace(before, topology=changed(host.plan.topology, new=f"new{changes}")), clock)
+            assert (host.is_restored, host.engine.life) == (True, life)
+    assert len(host.plan.topology.nodes) >= len(before.topology.nodes) + 2
+    assert listener.changes == whole[0]
+    # What was found once is the same; a snapshot of the new topology is loaded as usual.
+    kill(host)
+    again = ShardHost(host.plan, clock)
+    assert lines(again) == lines(host)
+
+
+def test_a_node_that_is_gone_is_refused_and_the_others_go_on(tmp_path):
+    clock, after = StillClock(), plan(tmp_path)
+    host = ShardHost(replace(after, topology=changed(after.topology, new="spare")), clock)
+    hello = encode([HelloFrame("spare", "b", "t")])
+    for t, bodies in demo_rows():
+        for _, body in [*bodies, ("spare", hello)]:
+            clock.time = t - 0.4
+            host.receive(body, None)
+        host.tick(t)
+    found = {(one.id, one.state) for one in host.engine.list_incidents()}
+    assert found
+    assert "spare" in {one.node for one in host.engine.agent_records()}
+    host.close()
+    again = ShardHost(after, clock)
+    assert {(one.id, one.state) for one in again.engine.list_incidents()} == found
+    assert {one.node for one in again.engine.agent_records()} == {one.name for one in after.topology.nodes}
+    with pytest.raises(ForeignNodeError):
+        again.receive(hello, None)
+
+
+def test_a_kept_topology_that_cannot_be_read_is_no_harm(tmp_path):
+    before = plan(tmp_path)
+    host = ShardHost(before, StillClock())
+    host.tick(1000.0)
+    host.close()
+    (before.folder / "topology.yaml").write_text("nodes: [")
+    after = ShardHost(replace(before, topology=changed(before.topology, new="n99")), StillClock())
+    assert not after.is_restored
+    assert after.engine.life != host.engine.life
 
 
 class Waiting:
