@@ -166,9 +166,12 @@ class Shards:
         begun, pid = time.monotonic(), self.pid(name)
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: self.pid(name) != pid)
+        answers = time.monotonic() - begun
         wait_for(lambda: all(len(one.backlog.rows) <= 1 for one in senders.values()))
+        rows = time.monotonic() - begun
         # A tick is due when its grace is over; that it takes a moment to be judged is no delay.
         wait_for(lambda: self.report(name).t >= math.floor(time.time() - GRACE - 0.2))
+        print(f"    answers after {answers:.2f} s, has all rows after {rows:.2f} s, judges again:")
         return time.monotonic() - begun, cpu_seconds(self.pid(name))
 
     def skipped(self, name: str) -> tuple[int, bool]:
