@@ -16,7 +16,7 @@ from skewscope.adapters.controller.agent_receiver import ForeignNodeError, Unkno
 from skewscope.adapters.fleet.journal import ROWS, TICK, Journal
 from skewscope.adapters.fleet.key_pool import KeyPool
 from skewscope.adapters.fleet.shard_host import HEARD_S, SETTLE_S, SETTLE_STEP_S, ShardHost, ShardPlan
-from skewscope.adapters.fleet.state_codec import StateError, decode_state
+from skewscope.adapters.fleet.state_codec import StateError, decode_state, encode_state
 from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, SeriesFrame, decode, encode
 from skewscope.engine.model.topology import Node
 from skewscope.kb.loader import catalogue
@@ -315,6 +315,18 @@ def test_a_second_process_waits_for_the_first(tmp_path, monkeypatch):
     first.open()
     with pytest.raises(SkewscopeError, match="another process"):
         Journal(tmp_path / "j", "f").open()
+
+
+def test_arrays_that_share_memory_share_it_again_and_empty_ones_are_read_back():
+    whole = np.arange(12.0).reshape(3, 4)
+    none = np.array([], np.intp).reshape(-1, 2).T
+    state = [whole, whole[1], whole.T[2:], none, none[1], whole[:, :0]]
+    made = decode_state([bytearray(part) for part in encode_state(state, {}, KeyPool())], {}, KeyPool())
+    for one, again in zip(state, made, strict=True):
+        np.testing.assert_array_equal(again, one)
+        assert again.dtype == one.dtype
+    made[0][1, 2] = 99.0
+    assert (made[1][2], made[2][0, 1]) == (99.0, 99.0)
 
 
 class Hostile:
