@@ -12,7 +12,7 @@ import shutil
 import struct
 import time
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -143,20 +143,21 @@ class Journal:
                 if text.isdecimal() and int(text) <= number - KEPT_SNAPSHOTS:
                     path.unlink(missing_ok=True)
 
-    def keep_topology(self, text: str) -> None:
-        """Keeps the topology for which the newest snapshot is valid, where another one is kept or none."""
+    def keep_topology(self, text: Callable[[], str]) -> None:
+        """Keeps the topology of the newest snapshot; its text takes long, and is made only where it lacks."""
         path = self.folder / TOPOLOGY_FILE
-        if self.read_topology() == text:
+        head = f"# {self.fingerprint}"
+        if self.read_topology().partition("\n")[0] == head:
             return
         try:
             draft = self.folder / "draft"
-            draft.write_text(text)
+            draft.write_text(f"{head}\n{text()}")
             draft.replace(path)
         except OSError as error:
             log.warning("%s: %s; after a change of the topology this shard begins anew", path, error)
 
     def read_topology(self) -> str:
-        """Returns the topology that was kept last; '' where none can be read."""
+        """Returns the topology that was kept last, as YAML; '' where none can be read."""
         try:
             return (self.folder / TOPOLOGY_FILE).read_text()
         except (OSError, ValueError):
@@ -236,6 +237,16 @@ def _read_buffers(file: IO[bytes], fingerprint: str) -> list[Buffer]:
         checksum = zlib.crc32(part, checksum)
     if checksum != header["checksum"]:
         raise StateError("a damaged snapshot")
-    unpack = zstandard.ZstdDecompressor().decompress
-    # Arrays are written to: each buffer has memory of its own.
-    return [bytearray(unpack(part, n)) for part, n in zip(packed, header["sizes"], strict=True)]
+    return [_unpack_part(part, n) for part, n in zip(packed, header["sizes"], strict=True)]
+
+
+def _unpack_part(part: bytes, size: int) -> bytearray:
+    """Returns the content of a part in memory of its own: arrays are written to."""
+    # Into its place: a copy would double the time.
+    found, done = bytearray(size), 0
+    with memoryview(found) as view, zstandard.ZstdDecompressor().stream_reader(part) as reader:
+        while done < size and (count := reader.readinto(view[done:])):
+            done += count
+    if done != size:
+        raise StateError(f"{done} bytes instead of {size}")
+    return found

@@ -14,11 +14,11 @@ import zstandard
 
 from skewscope.adapters.controller.config import ControllerConfig
 from skewscope.adapters.fleet.fleet_settings import LOCAL, FleetSettings
+from skewscope.adapters.fleet.shard_engine import describe_topology
 from skewscope.adapters.fleet.shard_host import ShardPlan
 from skewscope.adapters.fleet.shard_pool import Confirmation
 from skewscope.adapters.fleet.shard_report import ShardReport
 from skewscope.adapters.fleet.shard_server import ShardServer
-from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import SkewscopeError
 
@@ -177,5 +177,5 @@ def pack_arguments(plan: ShardPlan, config: ControllerConfig | None, host: str) 
 def _plan_hash(plan: ShardPlan, config: ControllerConfig | None) -> str:
     """Returns what tells an actor of this plan from one of another: also tokens, which it checks."""
     secrets = sorted(f"{token.name} {token.role} {token.secret.text}" for token in config.tokens) if config else []
-    parts = [plan.name, format_topology(plan.topology), str(plan.folder), f"{plan.grace} {plan.snapshot_s}", *secrets]
+    parts = [plan.name, describe_topology(plan.topology), str(plan.folder), f"{plan.grace} {plan.snapshot_s}", *secrets]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
