@@ -80,9 +80,7 @@ class ShardHost:
     def _recover(self) -> bool:
         """Goes on where the shard stopped, also after a change of its topology; returns whether it could."""
         is_restored = self._load(self.engine)
-        if is_restored:
-            self._snapshot_at = self.engine.time
-        else:
+        if not is_restored:
             is_restored = self._take_over()
             if not is_restored:
                 self.journal.clear()
@@ -117,6 +115,8 @@ class ShardHost:
             except StateError as error:
                 log.warning("%s: %s", self.plan.name, error)
                 continue
+            # Not the time after the log: a shard that dies again and again would never write another one.
+            self._snapshot_at = engine.time
             for record in self.journal.records_since(number):
                 _repeat(engine, record)
             return True

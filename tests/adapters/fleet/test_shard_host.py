@@ -254,6 +254,16 @@ def test_a_snapshot_of_other_code_is_not_used_and_the_shard_has_another_life(tmp
     assert other.engine.life != host.engine.life
 
 
+def test_a_shard_that_dies_again_and_again_still_writes_snapshots(tmp_path):
+    clock = StillClock()
+    host = ShardHost(plan(tmp_path, snapshot_s=3.0), clock)
+    for t in range(1000, 1008):
+        host.tick(float(t))
+        kill(host)
+        host = ShardHost(host.plan, clock)
+    assert max(host.journal.snapshots()) == 3
+
+
 def test_a_damaged_snapshot_gives_way_to_the_one_before_it(tmp_path):
     host = ShardHost(plan(tmp_path, snapshot_s=2.0), StillClock())
     for t in (1000.0, 1001.0, 1002.0):
