@@ -203,6 +203,19 @@ def test_agents_are_sent_to_their_shard_and_wait_while_it_does_not_answer(sites)
         sites.controller.receiver.receive(hello)
 
 
+def test_agents_are_sent_to_a_shard_that_is_back_before_it_judges(sites):
+    (t, bodies), *_ = demo_rows()
+    sites.tick(t, bodies)
+    for name, host in sites.shards.hosts.items():
+        host.url = f"http://{name}:1"
+    # Its last tick is older than what counts as known, and it waits for rows.
+    result = sites.pipeline.step(t + 10.0, {})
+    assert any("does not answer" in sentence for sentence in result.snapshot.missing)
+    hello = encode([HelloFrame(demo_topology().nodes[0].name, "b", "t")])
+    with pytest.raises(RowsMovedError):
+        sites.controller.receiver.receive(hello)
+
+
 def test_another_topology_leaves_other_shards_as_they_are(sites):
     (t, bodies), *_ = demo_rows()
     sites.tick(t, bodies)
