@@ -149,6 +149,7 @@ class Shards:
         wait_for(lambda: len(ray.util.list_named_actors(all_namespaces=True)) >= 2)
         names = [one["name"] for one in ray.util.list_named_actors(all_namespaces=True)]
         self.actors = {name.split("-")[1]: ray.get_actor(name, NAMESPACE) for name in names}
+        wait_for(lambda: all(math.isfinite(self.report(name).t) for name in self.actors))
         self.begun = {name: self.report(name) for name in self.actors}
 
     def report(self, name):
