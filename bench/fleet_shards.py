@@ -1,44 +1,41 @@
-"""Measures a fleet in shards on Ray: `python -m bench.fleet_shards scale|kills`. It needs `skewscope[fleet]`.
+"""Measures what shards cost: `python -m bench.fleet_shards`. It needs `skewscope[fleet]`, and is best run alone.
 
-`scale` judges one simulated fleet in one process, and then cut into 1, 2, 4, ... shards: samples a second and core,
-memory, the cost of a shard against the single process, the size of a snapshot, and whether one shard finds the same
-incidents, byte by byte. Making the samples is not timed. `kills` runs a controller and its shards as processes, sends
-the rows of the demo recording in real time, kills shards and controller meanwhile, and compares what was stored with
-an undisturbed run.
+One simulated fleet is judged in one process, and then cut into 1, 2, 4, ... shards on Ray: samples a second and core,
+memory, the cost of a series against the single process, the size of a snapshot, and whether one shard finds the same
+incidents, byte by byte. Then a large fleet (50,176 nodes, 80 million series) in 16 shards: all at once where the memory
+suffices, otherwise some of them in turn, which is fair since shards are alike and share nothing. At the end the size of
+a shard from which on its cost is near that of the single process, and what all this says of a million GPUs, on paper.
+All times are those of the processor; making the samples is not timed.
 """
 
 import argparse
+import gc
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 from bench.test_bench_large import KNOWN, NODES, Source
-from skewscope.adapters.agent.push import PushSender
-from skewscope.adapters.controller.store import StoreReader
 from skewscope.adapters.fleet.journal import Journal
-from skewscope.adapters.fleet.ray_shards import connect_ray
 from skewscope.adapters.fleet.shard_engine import ShardEngine
-from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, decode
-from skewscope.adapters.formats.topology_text import format_topology
-from skewscope.adapters.runtime.channel import ControllerEndpoint
-from tests.adapters.fleet.shards import demo_rows, demo_topology
-from tests.adapters.fleet.undisturbed import undisturbed
 
-WARM = 50
-"""Ticks before the timed ones: windows fill, faults begin."""
+SICK_WARM = 50
+"""Ticks of the fleet with faults before the last ones: windows fill, faults begin."""
 SICK_COPIES = 7
 """Parts of the fleet with faults: one has faults, the others hang on a congested leaf."""
-READY_S = 90.0
-"""Seconds that a controller may take to start on a busy machine."""
+STORE_BYTES = 256 << 20
+NEAR = 1.15
+"""Cost of a series against the single process that is wanted."""
+BUSY = 0.5
+"""Share of a core that a shard may use, on paper: the rest is for rows, snapshots and repeated ticks."""
+MILLION, GPUS = 1_000_000, 8
+ROOM = 0.85
+"""Share of the free memory that shards may use together."""
 
 
 class Judged:
@@ -50,11 +47,16 @@ class Judged:
 
     def run(self, ticks: int, warm: int) -> dict:
         took = []
-        for _ in range(warm + ticks):
+        for n in range(warm + ticks):
+            if n == 1:
+                # As a shard does: names stay alive, and need not be scanned.
+                gc.collect()
+                gc.freeze()
             frame = self.source.frame()
             begun = time.process_time()
             self.shard.step(frame.time, None, [frame])
             took.append(time.process_time() - begun)
+        held = memory()
         begun = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             journal = Journal(Path(folder) / "journal", self.shard.fingerprint)
@@ -66,10 +68,10 @@ class Judged:
             "nodes": len(self.source.topology.nodes),
             "series": self.source.size,
             "tick": float(np.median(took[warm:])),
-            "total": float(np.sum(took[warm:])),
             "dump": written,
             "size": size,
-            "memory": memory(),
+            "memory": held,
+            "peak": memory(),
             "lines": [one.as_line() for one in self.shard.list_incidents()],
         }
 
@@ -80,195 +82,160 @@ def memory() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
-def scale(copies: int, most: int, ticks: int, warm: int) -> None:
-    """Prints a row for the single process, and one for each number of shards."""
-    load = os.getloadavg()[0]
-    print(f"{os.cpu_count()} cores, load {load:.1f} before; {copies * NODES} healthy nodes in all")
-    single = in_process(copies, ticks, warm, sick=False)
-    print(describe("one process", [single], single, 0.0))
-    ray = connect_ray("local")
-    judged = ray.remote(Judged)
-    shards = 1
-    while shards <= min(most, copies):
-        actors = [judged.options(num_cpus=0).remote(copies // shards, sick=False) for _ in range(shards)]
-        begun = time.perf_counter()
-        found = ray.get([actor.run.remote(ticks, warm) for actor in actors])
-        print(describe(f"{shards} shard{'s' * (shards > 1)}", found, single, time.perf_counter() - begun), flush=True)
-        for actor in actors:
-            ray.kill(actor)
-        shards *= 2
-    sick = in_process(SICK_COPIES, ticks, WARM, sick=True)
-    found = ray.get(judged.options(num_cpus=0).remote(SICK_COPIES, sick=True).run.remote(ticks, WARM))
-    same, count = found["lines"] == sick["lines"], len(sick["lines"])
-    print(f"{SICK_COPIES * NODES} nodes with faults, one shard: the same {count} incidents, byte by byte: {same}")
-    print(f"load {os.getloadavg()[0]:.1f} after")
-    ray.shutdown()
+def free_memory() -> float:
+    """Returns the memory of the machine that is available, in GiB."""
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) / 2**20
 
 
-def in_process(copies: int, ticks: int, warm: int, *, sick: bool) -> dict:
+def in_process(copies: int, ticks: int, warm: int, *, sick: bool = False) -> dict:
+    """Returns what one process of its own measures, which no Ray is in."""
     code = "import json; from bench.fleet_shards import Judged; "
     code += f"print(json.dumps(Judged({copies}, {sick}).run({ticks}, {warm})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def describe(name: str, found: list[dict], single: dict, wall: float) -> str:
-    series, total = sum(one["series"] for one in found), sum(one["tick"] for one in found)
-    per_core = series / total
-    cost = total / series / (single["tick"] / single["series"])
-    return (
-        f"{name:12} {series / 1e6:6.2f} M series, {1000 * max(one['tick'] for one in found):6.0f} ms a tick (slowest),"
-        f" {per_core / 1e6:6.1f} M samples/s and core, cost a series {cost:5.2f} of the single process,"
-        f" {sum(one['memory'] for one in found):5.2f} GiB, snapshot {max(one['dump'] for one in found):.2f} s"
-        f" {max(one['size'] for one in found) / 1e6:.0f} MB" + (f", {wall:.0f} s in all" if wall else "")
+class OnRay:
+    """Shards as actors of a Ray of this process."""
+
+    def __init__(self) -> None:
+        import ray  # noqa: PLC0415 - an extra
+
+        options = {"object_store_memory": STORE_BYTES, "include_dashboard": False, "log_to_driver": False}
+        ray.init("local", num_cpus=os.cpu_count(), **options)
+        self.ray, self.actor = ray, ray.remote(Judged)
+
+    def run(self, sizes: list[int], ticks: int, warm: int, *, sick: bool = False) -> list[dict]:
+        """Returns what shards of these sizes measure, which run all at once."""
+        actors = [self.actor.options(num_cpus=0).remote(size, sick=sick) for size in sizes]
+        found = self.ray.get([actor.run.remote(ticks, warm) for actor in actors])
+        for actor in actors:
+            self.ray.kill(actor)
+        return found
+
+    def close(self) -> None:
+        self.ray.shutdown()
+
+
+def split(copies: int, shards: int) -> list[int]:
+    """Returns the sizes of so many shards, as equal as they can be."""
+    return [copies // shards + (n < copies % shards) for n in range(shards)]
+
+
+def cost(found: list[dict]) -> float:
+    """Returns the processor seconds of a tick for each series."""
+    return sum(one["tick"] for one in found) / sum(one["series"] for one in found)
+
+
+def print_row(name: str, found: list[dict], single: dict) -> None:
+    series, nodes = sum(one["series"] for one in found), sum(one["nodes"] for one in found)
+    each = {what: np.median([one[what] for one in found]) for what in ("tick", "dump", "size")}
+    print(
+        f"{name:22} {nodes:6} nodes {series / 1e6:6.2f} M series {1000 * each['tick']:7.0f} ms a tick and shard"
+        f" {1e-6 / cost(found):6.1f} M samples/s and core {cost(found) / cost([single]):5.2f} cost a series"
+        f" {sum(one['memory'] for one in found):6.2f} GiB"
+        f"  snapshot {each['dump']:5.2f} s {each['size'] / 1e6:4.0f} MB",
+        flush=True,
     )
 
 
-# --- kills
+def measure_scale(on_ray: OnRay, options: argparse.Namespace) -> tuple[dict, dict[int, list[dict]]]:
+    """Prints and returns what one process and each number of shards measure."""
+    single = in_process(options.copies, options.ticks, options.warm)
+    print_row("one process", [single], single)
+    found, shards = {}, 1
+    while shards <= min(options.most, options.copies):
+        found[shards] = on_ray.run(split(options.copies, shards), options.ticks, options.warm)
+        print_row(f"{shards} shards of {found[shards][0]['nodes']}", found[shards], single)
+        shards *= 2
+    return single, found
 
 
-def hold() -> None:
-    """Keeps a Ray until its input ends; prints its address."""
-    ray = connect_ray("local")
-    print(ray.get_runtime_context().gcs_address, flush=True)
-    sys.stdin.read()
+def measure_large(on_ray: OnRay, single: dict, options: argparse.Namespace) -> list[dict]:
+    """Prints and returns what the shards of the large fleet measure."""
+    sizes = [options.large] * options.large_shards
+    first = on_ray.run(sizes[:1], options.ticks, options.warm)
+    wanted, free = first[0]["peak"] * len(sizes), free_memory() * ROOM
+    at_once = wanted <= free
+    how = "all at once" if at_once else f"{options.sample} of them in turn, whose figures count for the others"
+    print(f"{len(sizes)} shards want {wanted:.1f} GiB, {free:.1f} may be used: {how}")
+    if at_once:
+        found = on_ray.run(sizes, options.ticks, options.warm)
+    else:
+        some = sizes[1 : options.sample]
+        measured = first + [one for size in some for one in on_ray.run([size], options.ticks, options.warm)]
+        found = [measured[n % len(measured)] for n in range(len(sizes))]
+    print_row(f"{len(sizes)} shards of {found[0]['nodes']}", found, single)
+    return found
 
 
-class Controller:
-    """A controller process, which may be killed and started again."""
-
-    def __init__(self, folder: Path, address: str) -> None:
-
-        self.folder = folder
-        self.port = free_port()
-        (folder / "topology.yaml").write_text(format_topology(demo_topology()))
-        (folder / "skewscope.yaml").write_text(
-            f"version: 1\ntopology: topology.yaml\nlisten: {{port: {self.port}}}\n"
-            f"store: {{path: store.db}}\nfleet: {{state: shards, ray: '{address}', cpus: 0.1}}\n"
-        )
-        self.process = self._start()
-
-    def _start(self) -> subprocess.Popen:
-        command = [
-            sys.executable,
-            "-m",
-            "skewscope.tui.cli.main",
-            "run",
-            "--config",
-            str(self.folder / "skewscope.yaml"),
-        ]
-        return subprocess.Popen(command, stderr=(self.folder / "log").open("ab"))
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        self.process = self._start()
+def print_size(single: dict, found: list[dict]) -> None:
+    """Prints from which size on a shard costs little more than its share of the single process."""
+    nodes = np.array([one["nodes"] for one in found], float)
+    ticks = np.array([one["tick"] for one in found])
+    each, fixed = np.polyfit(nodes, ticks, 1, w=1 / ticks)
+    print(f"a tick of a shard takes {1000 * fixed:.0f} ms and {1e6 * each:.0f} us for each node")
+    wanted = NEAR * single["tick"] / single["nodes"]
+    sizes = sorted({int(n) for n in nodes})
+    costs = {size: np.median(ticks[nodes == size]) / size / (wanted / NEAR) for size in sizes}
+    print("cost by size of a shard:", ", ".join(f"{size}: {costs[size]:.2f}" for size in sizes))
+    near = next((size for n, size in enumerate(sizes) if all(costs[more] <= NEAR for more in sizes[n:])), None)
+    print(f"within {NEAR - 1:.0%} of {single['nodes']} nodes in one process: measured from {near} nodes on,", end=" ")
+    print(f"by the line from {fixed / (wanted - each):.0f} nodes on" if wanted > each and fixed > 0 else "by no line")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
-def shard_pid() -> int:
-    """Returns the process id of the shard; 0 while there is none."""
-    found = subprocess.run(
-        ["pgrep", "-f", "^ray::ShardServer"], capture_output=True, text=True, check=False
-    ).stdout.split()
-    return int(found[-1]) if found else 0
-
-
-def kills(shard_period: float, controller_period: float) -> None:
-    """Sends the demo's rows in real time while shard and controller are killed; prints what was stored."""
-
-    # It listens for a minute on this machine; with tokens each process would have to know that of this Ray.
-    os.environ["RAY_AUTH_MODE"] = "disabled"
-    held = subprocess.Popen(
-        [sys.executable, "-m", "bench.fleet_shards", "hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+def print_million(large: list[dict]) -> None:
+    """Prints what shards of this size would take for a million GPUs; nothing of it is measured."""
+    one = {
+        name: float(np.median([each[name] for each in large])) for name in ("nodes", "tick", "memory", "dump", "size")
+    }
+    nodes = MILLION / GPUS
+    shards = int(np.ceil(nodes / one["nodes"]))
+    cores = shards * (one["tick"] + one["dump"] / 10)
+    series = sum(each["series"] for each in large) / sum(each["nodes"] for each in large) * nodes
+    print(
+        f"on paper, {MILLION:,} GPUs ({nodes:,.0f} nodes, {series / 1e6:.0f} M series a second): {shards} shards,"
+        f" {cores:.0f} cores busy with ticks and a snapshot every 10 s, {cores / BUSY:.0f} cores at {BUSY:.0%},"
+        f" {shards * one['memory']:.0f} GiB, {shards * one['size'] / 1e7:.0f} MB/s of snapshots;"
+        f" the controller hears {shards} reports a second. Rows that arrive are not in these figures."
     )
-    folder = Path(tempfile.mkdtemp())
-    try:
-        controller = Controller(folder, held.stdout.readline().strip())
-        rows = demo_rows()
-        keys = {f[0].node: f[1].series for f in (list(decode(body)) for _, body in rows[0][1])}
-        senders = {
-            node: PushSender(
-                ControllerEndpoint(f"http://127.0.0.1:{controller.port}"), HelloFrame(node, "b", "bench"), 1 << 24
-            )
-            for node in keys
-        }
-        begun = time.monotonic()
-        while not shard_pid():
-            if time.monotonic() - begun > READY_S:
-                raise SystemExit((folder / "log").read_text()[-2000:])
-            time.sleep(0.2)
-        time.sleep(5.0)
-        for sender in senders.values():
-            sender.start()
-        start = int(time.time()) + 2
-        shift = start - rows[0][0]
-        count, next_shard, next_controller = Counter(), start + shard_period, start + controller_period
-        for t, bodies in rows:
-            time.sleep(max(t + shift - 0.4 - time.time(), 0))
-            for node, body in bodies:
-                row = next(f for f in decode(body) if isinstance(f, RowFrame))
-                senders[node].add(RowFrame(row.sequence, row.time + shift, 0, row.values), list(keys[node]))
-            now = time.time()
-            if now > next_shard and (pid := shard_pid()):
-                os.kill(pid, signal.SIGKILL)
-                next_shard, count["shard"] = now + shard_period, count["shard"] + 1
-            if now > next_controller:
-                controller.kill()
-                next_controller, count["controller"] = now + controller_period, count["controller"] + 1
-        begun = time.monotonic()
-        while any(sender.backlog.rows for sender in senders.values()) and time.monotonic() - begun < READY_S:
-            time.sleep(0.5)
-        time.sleep(10.0)
-        waiting = {node: len(sender.backlog.rows) for node, sender in senders.items()}
-        events = [(e.incident, e.t - shift, e.what) for e in StoreReader(folder / "store.db").events(0)]
-        found = StoreReader(folder / "store.db").incidents()
-    finally:
-        controller.process.kill()
-        held.stdin.close()
-        held.wait(20)
-    report(count, waiting, events, found)
 
 
-def report(count: Counter, waiting: dict, events: list, found: list) -> None:
-
-    print(f"killed: {dict(count)}; rows that still wait with agents: {sum(waiting.values())}")
-    wanted_events, wanted = undisturbed()
-    twice = [event for event, n in Counter(events).items() if n > 1]
-    print(f"said twice: {len(twice)}; events {len(events)}, undisturbed {len(wanted_events)}")
-    missing = Counter(what.split()[0] for _, _, what in wanted_events) - Counter(
-        what.split()[0] for _, _, what in events
-    )
-    print(f"kinds of events that lack: {dict(missing)}")
-    print(f"incidents {len(found)}, undisturbed {len(wanted)}")
-    places = [{(one["condition"], one["entity"]["name"]) for one in some} for some in (found, wanted)]
-    print(f"lost: {sorted(places[1] - places[0])}; more: {sorted(places[0] - places[1])}")
+def compare_incidents(on_ray: OnRay, ticks: int) -> None:
+    """Prints whether one shard finds what one process finds."""
+    sick = in_process(SICK_COPIES, ticks, SICK_WARM, sick=True)
+    (found,) = on_ray.run([SICK_COPIES], ticks, SICK_WARM, sick=True)
+    same, count = found["lines"] == sick["lines"], len(sick["lines"])
+    print(f"{SICK_COPIES * NODES} nodes with faults, one shard: the same {count} incidents, byte by byte: {same}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("scale", "kills", "hold"))
     parser.add_argument(
-        "--copies", type=int, default=8, help=f"parts of {NODES} nodes of the simulated fleet (default: 8)"
+        "--copies", type=int, default=64, help=f"parts of {NODES} nodes of the simulated fleet (default: 64)"
     )
     parser.add_argument("--most", type=int, default=16, help="the largest number of shards (default: 16)")
-    parser.add_argument("--warm", type=int, default=WARM, help=f"ticks before the timed ones (default: {WARM})")
-    parser.add_argument("--ticks", type=int, default=20, help="timed ticks (default: 20)")
-    parser.add_argument("--shards-every", type=float, default=20.0, help="seconds between kills of a shard")
+    parser.add_argument("--large", type=int, default=49, help="parts in each shard of the large fleet (default: 49)")
+    parser.add_argument("--large-shards", type=int, default=16, help="its shards (default: 16)")
     parser.add_argument(
-        "--controller-every", type=float, default=35.0, help="seconds between two kills of the controller"
+        "--sample", type=int, default=4, help="of these, as many are measured where all have no room (default: 4)"
     )
+    parser.add_argument("--warm", type=int, default=12, help="ticks before the timed ones (default: 12)")
+    parser.add_argument("--ticks", type=int, default=12, help="timed ticks (default: 12)")
     options = parser.parse_args()
-    if options.what == "scale":
-        scale(options.copies, options.most, options.ticks, options.warm)
-    elif options.what == "kills":
-        kills(options.shards_every, options.controller_every)
-    else:
-        hold()
+    begun = time.monotonic()
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before, {free_memory():.1f} GiB free")
+    on_ray = OnRay()
+    try:
+        single, by_shards = measure_scale(on_ray, options)
+        large = measure_large(on_ray, single, options)
+        print_size(single, [one for shards in by_shards.values() for one in shards] + large)
+        print_million(large)
+        compare_incidents(on_ray, options.ticks)
+    finally:
+        on_ray.close()
+    print(f"load {os.getloadavg()[0]:.1f} after; {time.monotonic() - begun:.0f} s in all")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ ROW_OVERHEAD = 200
 """Bytes of memory per row besides its numbers."""
 MAX_MOVES = 3
 """Redirections in a row that are followed."""
+QUICK_RETRIES = 12
+"""Attempts in a row after a shard failed that are not delayed more and more: it is back after a second or two."""
 _MOVED = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 _PERMANENT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
@@ -154,6 +156,8 @@ class PushSender:
         """Bodies refused as invalid and dropped since the last accepted one."""
         self._rejection_logged = False
         self._backoff = MIN_BACKOFF
+        self._quick_retries = 0
+        """Attempts after a failed shard since the last accepted body."""
         self._thread = threading.Thread(target=self._run, name=f"push {controller.url}", daemon=True)
 
     def start(self) -> None:
@@ -225,6 +229,10 @@ class PushSender:
             return wait
         if answer.status in _PERMANENT:
             return MAX_BACKOFF
+        if self._quick_retries and answer.retry_after:
+            # The controller is well, and says when to ask again for the shard.
+            self._backoff = MIN_BACKOFF
+            return min(_parse_seconds(answer.retry_after), MAX_BACKOFF)
         return max(wait, min(_parse_seconds(answer.retry_after), MAX_BACKOFF))
 
     def _follow(self, location: str) -> float:
@@ -276,7 +284,7 @@ class PushSender:
         self.backlog.acknowledge(min(found[0], sent))
         if not self.is_reachable:
             log.info("%s accepts rows", self.controller.url)
-        self.is_reachable, self._backoff, self._moves = True, MIN_BACKOFF, 0
+        self.is_reachable, self._backoff, self._moves, self._quick_retries = True, MIN_BACKOFF, 0, 0
         self._reannounced, self._rejected_bodies = False, 0
         self._max_bytes = min(self._max_bytes * 2, MAX_BATCH)
         return 0.0 if found[0] >= sent else MIN_BACKOFF
@@ -284,15 +292,20 @@ class PushSender:
     def _record_failure(self, why: str, *, quiet: bool = False) -> float:
         """Counts a failure; returns the seconds until the next attempt."""
         self.failures += 1
+        is_quick = False
         if not quiet and self._post is not self._home:
             # Where the node's shard is now, the controller knows.
             self._post, self._moves = self._home, 0
+            self._quick_retries += 1
+            is_quick = self._quick_retries <= QUICK_RETRIES
         if not quiet and (self.is_reachable or self.failures == 1):
             log.warning("%s accepts no rows: %s", self.controller.url, why)
         if quiet:
             self._backoff = min(self._backoff, MIN_BACKOFF)
         else:
             self.is_reachable = False
+        if is_quick:
+            return MIN_BACKOFF
         wait, self._backoff = self._backoff, min(self._backoff * 2, MAX_BACKOFF)
         return wait
 

@@ -4,7 +4,7 @@ All that both have is taken over, by signal and entity: newest values, windows, 
 The engine before it judges on until the new one is ready. The change itself takes a second for 200,000 series.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +14,7 @@ from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.controller.tick_pipeline import TickPipeline
 from skewscope.adapters.mapping.engines import engine_counters, engine_signals
 from skewscope.adapters.runtime.runtime import Runtime, Span, build_runtime
+from skewscope.engine.engine import Engine
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
 
@@ -34,17 +35,8 @@ class PreparedEngine:
 
     def expect_series(self, before: TickPipeline) -> None:
         """Makes room for the series of another engine, which may go on meanwhile: this takes longest."""
-        engine, keys, table = self.runtime.engine, before.batcher.table.keys, self.batcher.table
-        times = before.runtime.engine.newest_times(len(keys))
-        newest = float(np.fmax.reduce(times, initial=-np.inf))
-        lives = (times >= newest - KEPT_S) & ~before.batcher.silent_mask(times, before.t)
-        live = np.setdiff1d(np.flatnonzero(lives), self._numbers)
-        some = [n for n in live.tolist() if engine.has_place(keys[n])]
-        for n in some:
-            table.number(keys[n])
-        self._numbers += some
-        if some:
-            engine.expect_series(table)
+        engine, then = self.runtime.engine, before.runtime.engine
+        self._numbers += expect_series((engine, self.batcher), (then, before.batcher), before.t, self._numbers)
 
     def take_over(self, before: TickPipeline) -> TickPipeline:
         """Returns the pipeline that goes on with this engine; incidents, silences and pending writes are kept.
@@ -64,6 +56,33 @@ class PreparedEngine:
         )
         made.store_writer, made.recorder = before.store_writer, None
         return made
+
+
+def expect_series(
+    now: tuple[Engine, Batcher], before: tuple[Engine, Batcher], t: float, known: Sequence[int] = ()
+) -> list[int]:
+    """Makes room in one engine for the series of another one that are alive and have a place there.
+
+    Args:
+        now: engine and batcher that get the series.
+        before: engine and batcher that have them.
+        t: end of the last tick of the other engine, seconds since 1970.
+        known: numbers in the other's table of the series that have their room already.
+
+    Returns the numbers in the other's table of the new series, in the order of the new table.
+    """
+    (engine, batcher), (then, other) = now, before
+    keys = other.table.keys
+    times = then.newest_times(len(keys))
+    newest = float(np.fmax.reduce(times, initial=-np.inf))
+    lives = (times >= newest - KEPT_S) & ~other.silent_mask(times, t)
+    live = np.setdiff1d(np.flatnonzero(lives), np.array(known, np.intp))
+    some = [n for n in live.tolist() if engine.has_place(keys[n])]
+    for n in some:
+        batcher.table.number(keys[n])
+    if some:
+        engine.expect_series(batcher.table)
+    return some
 
 
 def prepare_engine(topology: Topology, catalogue: Catalogue, also_read: Iterable[str] = ()) -> PreparedEngine:

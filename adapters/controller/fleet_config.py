@@ -6,8 +6,9 @@ from skewscope.adapters.config.fields import read_number
 from skewscope.adapters.fleet.fleet_settings import FleetSettings
 from skewscope.engine.model.shards import ShardSizes
 from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.yamlfile import FieldPath, type_label
 
-OPTIONAL = ("ray", "nodes", "least", "most", "cpus", "host")
+OPTIONAL = ("ray", "nodes", "least", "most", "cpus", "host", "sites")
 UNUSABLE = {
     "sources": "Shards read rows of agents only.",
     "record": "Shards record nothing; their journals are no recordings.",
@@ -43,4 +44,15 @@ def read_fleet(fields: FieldReader, folder: Path) -> FleetSettings | None:
         sizes,
         read_number(fields, (*at, "cpus"), settings.cpus, (0.0, 64.0)),
         fields.text((*at, "host")) or settings.host,
+        _read_sites(fields, (*at, "sites")),
     )
+
+
+def _read_sites(fields: FieldReader, at: FieldPath) -> dict[str, str]:
+    value = fields.value_at(at)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        fields.add_problem(at, type_label(value), "a resource of Ray for each fleet of the topology")
+        return {}
+    return {name: fields.required_text((*at, name)) for name in value if isinstance(name, str)}

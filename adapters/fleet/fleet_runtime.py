@@ -39,6 +39,8 @@ class _KnownShard:
     """Of the last tick whose changes were passed on."""
     is_first: bool = True
     """Whether its changes may have been stored by a controller before this one."""
+    heard_at: float = -math.inf
+    """End of the controller's tick in which it was heard last."""
 
 
 @dataclass
@@ -156,7 +158,7 @@ class FleetRuntime:
             self.on_lost_life()
             before = None
         one = self.known[name] = _KnownShard(report) if before is None else before
-        one.report = report
+        one.report, one.heard_at = report, self._t
         new = [tick for tick in report.ticks if tick.number > one.number]
         found = [change for tick in new for change in tick.changes if not (one.is_first and self.is_stored(change))]
         one.number, one.is_first = max(one.number, _last_number(new, report)), False
@@ -205,9 +207,12 @@ class FleetRuntime:
         return self.verdict(one) == UNKNOWN
 
     def url_of(self, node: str) -> str:
-        """Returns where the agent of a node sends its rows; '' while its shard does not answer."""
+        """Returns where the agent of a node sends its rows; '' while its shard does not answer.
+
+        A shard that is back answers before it judges: it waits for the rows of its agents.
+        """
         one = self.known.get(self.shard_of.get(node, ""))
-        return one.report.url if one is not None and self._t - one.report.t <= BLIND_S else ""
+        return one.report.url if one is not None and self._t - one.heard_at <= BLIND_S else ""
 
     # --- coverage
 

@@ -1,5 +1,6 @@
 """Settings of a fleet in shards: the section `fleet` of the controller's config."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,3 +23,5 @@ class FleetSettings:
     """Processors that Ray sets aside for each shard."""
     host: str = "127.0.0.1"
     """Address on which shards listen for rows."""
+    sites: Mapping[str, str] = field(default_factory=dict)
+    """By the `fleet` of nodes: the custom resource of Ray that the machines of this site have."""

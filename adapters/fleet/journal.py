@@ -6,12 +6,13 @@ process ended within a write, ends the log: its sender was not told that it arri
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 import struct
 import time
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -29,6 +30,9 @@ LOCK_WAIT = 15.0
 MAX_HEADER = 1 << 24
 MAX_RECORD = 1 << 26
 KEPT_SNAPSHOTS = 2
+TOPOLOGY_FILE = "topology.yaml"
+log = logging.getLogger(__name__)
+
 _HEAD = struct.Struct("<BdII")
 
 
@@ -139,6 +143,26 @@ class Journal:
                 if text.isdecimal() and int(text) <= number - KEPT_SNAPSHOTS:
                     path.unlink(missing_ok=True)
 
+    def keep_topology(self, text: Callable[[], str]) -> None:
+        """Keeps the topology of the newest snapshot; its text takes long, and is made only where it lacks."""
+        path = self.folder / TOPOLOGY_FILE
+        head = f"# {self.fingerprint}"
+        if self.read_topology().partition("\n")[0] == head:
+            return
+        try:
+            draft = self.folder / "draft"
+            draft.write_text(f"{head}\n{text()}")
+            draft.replace(path)
+        except OSError as error:
+            log.warning("%s: %s; after a change of the topology this shard begins anew", path, error)
+
+    def read_topology(self) -> str:
+        """Returns the topology that was kept last, as YAML; '' where none can be read."""
+        try:
+            return (self.folder / TOPOLOGY_FILE).read_text()
+        except (OSError, ValueError):
+            return ""
+
     def clear(self) -> None:
         """Removes all snapshots and logs: they are of no use to this code and fleet."""
         for path in (*self.folder.glob("snapshot-*"), *self.folder.glob("log-*")):
@@ -213,6 +237,16 @@ def _read_buffers(file: IO[bytes], fingerprint: str) -> list[Buffer]:
         checksum = zlib.crc32(part, checksum)
     if checksum != header["checksum"]:
         raise StateError("a damaged snapshot")
-    unpack = zstandard.ZstdDecompressor().decompress
-    # Arrays are written to: each buffer has memory of its own.
-    return [bytearray(unpack(part, n)) for part, n in zip(packed, header["sizes"], strict=True)]
+    return [_unpack_part(part, n) for part, n in zip(packed, header["sizes"], strict=True)]
+
+
+def _unpack_part(part: bytes, size: int) -> bytearray:
+    """Returns the content of a part in memory of its own: arrays are written to."""
+    # Into its place: a copy would double the time.
+    found, done = bytearray(size), 0
+    with memoryview(found) as view, zstandard.ZstdDecompressor().stream_reader(part) as reader:
+        while done < size and (count := reader.readinto(view[done:])):
+            done += count
+    if done != size:
+        raise StateError(f"{done} bytes instead of {size}")
+    return found

@@ -6,17 +6,20 @@ The times of rows and ticks come from the caller, so that what was logged can be
 import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from skewscope.adapters.controller.agent_receiver import AgentReceiver
+from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
+from skewscope.adapters.controller.engine_change import expect_series
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
 from skewscope.adapters.fleet.key_pool import KeyPool
 from skewscope.adapters.fleet.shard_report import ShardCounts, ShardReport, ShardTick
 from skewscope.adapters.fleet.state_codec import Buffer, decode_state, encode_state, fingerprint, name_objects
-from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.adapters.mapping.engines import engine_counters, engine_signals
 from skewscope.adapters.runtime.runtime import TelemetryCoverage
 from skewscope.adapters.sources.common.base import BatchSink
@@ -57,6 +60,11 @@ class GivenClock:
         raise NotImplementedError
 
 
+def describe_topology(topology: Topology) -> str:
+    """Returns all of a topology as a text for hashes: equal for equal ones, and a hundred times faster than YAML."""
+    return repr((topology.nodes, topology.groups, topology.pools))
+
+
 def _constant_time() -> float:
     return 0.0
 
@@ -92,44 +100,55 @@ class ShardEngine:
         self._samples = 0
         self._telemetry: tuple[tuple[SourceState, ...], tuple[str, ...]] = ((), ())
         self._node_coverage: Mapping[str, float] = {}
-        self._state = self._create_state(tuple(sorted(also_read)))
-        self._fingerprint = fingerprint(
-            format_topology(topology), *sorted(also_read), *(rule.hash for rule in self.engine.rules.values())
-        )
-        self._watch_state()
-
-    def _create_state(self, also_read: tuple[str, ...]) -> _ShardState:
-        rules, problems = load_rules(self.catalogue)
+        self._also_read = tuple(sorted(also_read))
+        self._rules, problems = load_rules(catalogue)
         policies, more = load_policies()
         if problems or more:
             raise InputError([*problems, *more])
-        program = compile_policies(policies)
+        self._program = compile_policies(policies)
+        self._of_engines, self._counters = engine_signals(catalogue), engine_counters(catalogue)
+        self._named = name_objects(
+            catalogue,
+            self._rules,
+            clock=self._clock,
+            topology=topology,
+            program=self._program,
+            of_engines=self._of_engines,
+            counters=self._counters,
+            cpu_time=_constant_time,
+        )
+        hashes = (self._rules[id_].hash for id_ in sorted(self._rules))
+        self._fingerprint = fingerprint(describe_topology(topology), *self._also_read, *hashes)
+        self._present: _ShardState | None = None
+
+    @property
+    def _state(self) -> _ShardState:
+        """The state; one that has seen nothing is built only where none was loaded, since that takes long."""
+        if self._present is None:
+            self._use_state(self._create_state())
+        assert self._present is not None
+        return self._present
+
+    def _create_state(self) -> _ShardState:
         # Plain Python, with the same conclusions: a process beside the shard could not be part of its state.
-        evaluator = PolicyEvaluator(program, ReferenceMatcher(program))
-        engine = Engine(rules.values(), self.catalogue, self.topology, evaluator, symptoms=True, also_read=also_read)
-        of_engines, counters = engine_signals(self.catalogue), engine_counters(self.catalogue)
-        batcher = Batcher(topology=self.topology, of_engines=of_engines, counters=counters)
+        evaluator = PolicyEvaluator(self._program, ReferenceMatcher(self._program))
+        engine = Engine(
+            *(self._rules.values(), self.catalogue, self.topology, evaluator),
+            symptoms=True,
+            also_read=self._also_read,
+        )
+        batcher = Batcher(topology=self.topology, of_engines=self._of_engines, counters=self._counters)
         batcher.select_signals(engine.read_signals)
         receiver = AgentReceiver(self.topology, self._clock, wanted_signals=engine.read_signals)
         # What a body costs must be the same when it is repeated.
         receiver.cpu_time = _constant_time
-        self._named = name_objects(
-            self.catalogue,
-            engine.rules,
-            clock=self._clock,
-            topology=self.topology,
-            program=program,
-            of_engines=of_engines,
-            counters=counters,
-            read_signals=receiver.wanted_signals,
-            cpu_time=_constant_time,
-        )
         return _ShardState(engine, batcher, receiver, receiver.sink, secrets.token_hex(8))
 
-    def _watch_state(self) -> None:
-        """Sets up what is derived from the state."""
-        self._coverage = TelemetryCoverage(self.topology, self.engine, self._state.batcher.table)
-        self._uncertainty = UncertaintyCheck(self.engine)
+    def _use_state(self, state: _ShardState) -> None:
+        """Goes on from a state, and sets up what is derived from it."""
+        self._present = state
+        self._coverage = TelemetryCoverage(self.topology, state.engine, state.batcher.table)
+        self._uncertainty = UncertaintyCheck(state.engine)
 
     @property
     def engine(self) -> Engine:
@@ -153,6 +172,11 @@ class ShardEngine:
         with self._lock:
             self._clock.time = max(self._clock.time, now)
             return self._state.receiver.receive(body, allowed)
+
+    def agent_records(self) -> list[AgentRecord]:
+        """Returns the agents that have sent rows."""
+        with self._lock:
+            return self._state.receiver.agent_records()
 
     def take_block(self, t: float) -> Block:
         """Returns the samples of the tick that ends at `t`; rows that come from now on belong to later ticks."""
@@ -247,5 +271,27 @@ class ShardEngine:
         pool = KeyPool.unpack(bytes(chunk) for chunk in buffers[1 : 1 + count])
         state: Any = decode_state(buffers[1 + count :], self._named, pool)
         with self._lock:
-            self._state, self._pool = state, pool
-            self._watch_state()
+            self._pool = pool
+            self._use_state(state)
+
+    def take_over(self, before: "ShardEngine") -> None:
+        """Goes on with what a shard of another topology knows of what both have; there is no tick of it after this.
+
+        Windows, healthy pasts, holds, incidents and what nobody has acknowledged are kept. Agents announce their series
+        again. Incidents of nodes that are here no more are left out.
+        """
+        then = before._state  # noqa: SLF001 - one of its own kind
+        made = self._create_state()
+        engines = (made.engine, made.batcher), (then.engine, then.batcher)
+        numbers = np.array(expect_series(*engines, then.t), np.intp)
+        made.batcher.take_over(then.batcher, numbers, then.t)
+        made.engine.take_over(then.engine, made.batcher.table, numbers)
+        receiver = then.receiver
+        receiver.topology = self.topology
+        receiver.agents = {node: agent for node, agent in receiver.agents.items() if node in self.topology.node}
+        receiver.request_announcements()
+        with self._lock:
+            self._clock = self._named["clock"] = before._clock  # noqa: SLF001 - that of the receiver
+            self._use_state(
+                replace(then, engine=made.engine, batcher=made.batcher, receiver=receiver, sink=receiver.sink)
+            )

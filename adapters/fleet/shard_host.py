@@ -13,10 +13,14 @@ from skewscope.adapters.fleet.shard_engine import ShardEngine
 from skewscope.adapters.fleet.shard_report import ShardReport
 from skewscope.adapters.fleet.state_codec import StateError
 from skewscope.adapters.formats.row_protocol import BadRowsError
+from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.adapters.runtime.clock import Clock, SystemClock
 from skewscope.engine.engine import TICK_S
 from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology_file import parse_valid_topology
 from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import InputError
+from skewscope.kb.yamlfile import parse
 
 SNAPSHOT_S = 10.0
 """Seconds of data between two snapshots."""
@@ -24,8 +28,11 @@ MAX_LOG_BYTES = 1 << 30
 """Bytes of a log after which a snapshot is made at once."""
 MAX_CATCH_UP = 60.0
 """Seconds that a shard was away and that it judges tick by tick afterwards; more are passed over."""
-SETTLE_S = 1.5
-"""Seconds that a shard waits after its return for the rows that its agents have kept, before it judges them."""
+SETTLE_S = 3.0
+"""Seconds that a shard that returns waits at most for the rows that its agents have kept, before it judges."""
+SETTLE_STEP_S = 0.05
+HEARD_S = 5.0
+"""Seconds without a row after which a shard that returns does not wait for an agent."""
 ANY_NODE = b"*"
 
 log = logging.getLogger(__name__)
@@ -71,31 +78,49 @@ class ShardHost:
     # --- recovery
 
     def _recover(self) -> bool:
+        """Goes on where the shard stopped, also after a change of its topology; returns whether it could."""
+        is_restored = self._load(self.engine)
+        if not is_restored:
+            is_restored = self._take_over()
+            if not is_restored:
+                self.journal.clear()
+            self._write_snapshot()
+        self.journal.keep_topology(lambda: format_topology(self.plan.topology))
+        return is_restored
+
+    def _take_over(self) -> bool:
+        """Takes over what the shard knew while it had another topology; returns whether there was anything."""
+        text = self.journal.read_topology()
+        if not text:
+            return False
+        try:
+            before = ShardEngine(parse_valid_topology(parse(text)), catalogue(), self.plan.also_read)
+        except InputError as error:
+            log.warning("%s: %s", self.plan.name, error)
+            return False
+        self.journal.fingerprint = before.fingerprint
+        try:
+            if not self._load(before):
+                return False
+        finally:
+            self.journal.fingerprint = self.engine.fingerprint
+        self.engine.take_over(before)
+        return True
+
+    def _load(self, engine: ShardEngine) -> bool:
         """Loads the newest usable snapshot and repeats what was logged since; returns whether there was one."""
         for number in self.journal.snapshots():
             try:
-                self.engine.load(self.journal.read_snapshot(number))
+                engine.load(self.journal.read_snapshot(number))
             except StateError as error:
                 log.warning("%s: %s", self.plan.name, error)
                 continue
-            self._snapshot_at = self.engine.time
+            # Not the time after the log: a shard that dies again and again would never write another one.
+            self._snapshot_at = engine.time
             for record in self.journal.records_since(number):
-                self._repeat(record)
+                _repeat(engine, record)
             return True
-        self.journal.clear()
-        self._write_snapshot()
         return False
-
-    def _repeat(self, record: JournalRecord) -> None:
-        if record.kind == TICK:
-            self.engine.step(record.time, self.engine.take_block(record.time))
-            return
-        size = record.payload[0]
-        allowed, body = record.payload[1 : 1 + size], record.payload[1 + size :]
-        try:
-            self.engine.receive(body, None if allowed == ANY_NODE else allowed.decode(), record.time)
-        except (UnknownTablesError, BadRowsError, ForeignNodeError, ReceiverBusyError):
-            return  # So it was answered then, too.
 
     # --- rows
 
@@ -153,13 +178,22 @@ class ShardHost:
     def run(self, stop: threading.Event) -> None:
         """Ticks with the clock until stopped; what was missed is judged first, in its order."""
         if self.is_restored:
-            stop.wait(SETTLE_S)
+            self._settle(stop)
         while not stop.is_set():
             for t in self._due_ticks(self.clock.now()):
                 self.tick(t)
             now = self.clock.now()
             following = (math.floor(now - self.plan.grace) + 1) * TICK_S + self.plan.grace
             stop.wait(max(following - now, 0.001))
+
+    def _settle(self, stop: threading.Event) -> None:
+        """Waits until the agents that reported until the end have sent what they kept."""
+        begun = self.clock.now()
+        agents = self.engine.agent_records()
+        newest = max((one.last_seen for one in agents), default=begun)
+        missing = {one.node for one in agents if one.last_seen > newest - HEARD_S}
+        while missing and self.clock.now() - begun < SETTLE_S and not stop.wait(SETTLE_STEP_S):
+            missing -= {one.node for one in self.engine.agent_records() if one.last_seen >= begun}
 
     def _due_ticks(self, now: float) -> Iterable[float]:
         """Returns the ends of the ticks that are due: one, or all that were missed while the shard was away."""
@@ -189,6 +223,18 @@ class ShardHost:
         with self._tick_lock, self._log_lock:
             self._write_snapshot()
             self.journal.close()
+
+
+def _repeat(engine: ShardEngine, record: JournalRecord) -> None:
+    if record.kind == TICK:
+        engine.step(record.time, engine.take_block(record.time))
+        return
+    size = record.payload[0]
+    allowed, body = record.payload[1 : 1 + size], record.payload[1 + size :]
+    try:
+        engine.receive(body, None if allowed == ANY_NODE else allowed.decode(), record.time)
+    except (UnknownTablesError, BadRowsError, ForeignNodeError, ReceiverBusyError):
+        return  # So it was answered then, too.
 
 
 def _pack_body(body: bytes, allowed: str | None) -> bytes:

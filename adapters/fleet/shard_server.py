@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -20,7 +21,10 @@ from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.server import ControllerApp, create_server, open_socket
 from skewscope.adapters.fleet.shard_host import ShardHost, ShardPlan
 from skewscope.adapters.fleet.shard_report import ShardReport
+from skewscope.kb.problems import SkewscopeError
 
+PORT_FILE = "port"
+"""In the folder of a shard: where it listened last."""
 JOIN_S = 10.0
 """Seconds that a stop waits for the threads of a shard."""
 
@@ -72,13 +76,15 @@ class ShardServer:
         Raises:
             SkewscopeError: the journal cannot be used, or no port is free.
         """
+        # Agents that connect from now on wait for the shard; otherwise they would be refused, and come back later.
+        listening = _open_known_port(plan, host) if config is not None else None
         self.host = ShardHost(plan)
         gc.collect()
         gc.freeze()
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._tick, name="ticks", daemon=True)]
-        if config is not None:
-            listening = open_socket(ListenConfig(host, 0))
+        if config is not None and listening is not None:
+            _keep_port(plan, listening)
             self.host.url = _url_of(listening, host, is_secure=config.tls is not None)
             own = replace(config, topology=plan.topology, listen=replace(config.listen, host=host))
             app = ShardApp(cast("Controller", _ShardController(own, self.host)))
@@ -116,6 +122,23 @@ class ShardServer:
         for thread in self._threads:
             thread.join(JOIN_S)
         self.host.close()
+
+
+def _open_known_port(plan: ShardPlan, host: str) -> socket.socket:
+    """Returns a listening socket: where the shard listened before, so that its agents find it again, if that is free.
+
+    Raises:
+        SkewscopeError: no port is free.
+    """
+    try:
+        return open_socket(ListenConfig(host, int((plan.folder / PORT_FILE).read_text())))
+    except (OSError, ValueError, OverflowError, SkewscopeError):
+        return open_socket(ListenConfig(host, 0))
+
+
+def _keep_port(plan: ShardPlan, listening: socket.socket) -> None:
+    with suppress(OSError):
+        (plan.folder / PORT_FILE).write_text(str(listening.getsockname()[1]))
 
 
 def _url_of(listening: socket.socket, host: str, *, is_secure: bool) -> str:

@@ -369,6 +369,9 @@ def array_view(
     writeable: bool,
 ) -> np.ndarray:
     """Returns an array that uses the memory of another one; both ends must lie within it."""
+    if 0 in shape:
+        # It may begin behind the end of an empty one.
+        return np.empty(shape, np.dtype(dtype))
     if isinstance(base, bytearray):
         flat = np.frombuffer(base, np.uint8)
     else:

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from skewscope.engine.model.topology import Node, Pool, Topology
+from skewscope.engine.model.topology import FLEET, Node, Pool, Topology
 
 SMALL_FLEET = 512
 """Up to this number of nodes, every node gets the whole topology."""
@@ -36,6 +36,7 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
         ports.append(made | {"speed": f"{port.speed / 125e6:g} Gbit/s"} if port.speed else made)
     head: dict[str, Any] = {"name": node.name} | ({"aliases": list(node.aliases)} if node.aliases else {})
     head |= {"rack": node.rack} if node.rack else {}
+    head |= {"fleet": node.fleet} if node.fleet != FLEET else {}
     return head | {"gpus": _gpus_to_list(node) or node.gpus, "dpu": {"sees": list(node.sees)}, "ports": ports}
 
 

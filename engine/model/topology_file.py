@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator
 
-from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology, canonical_gpu_id
+from skewscope.engine.model.topology import FLEET, Group, Node, Pool, Port, Topology, canonical_gpu_id
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError, Problem, join_names
 from skewscope.kb.yamlfile import Document, FieldPath, type_label
@@ -65,7 +65,7 @@ def parse_speed(text: str) -> float | None:
 
 
 def _node(fields: FieldReader, path: FieldPath) -> Node:
-    fields.check_keys(path, ("name",), ("aliases", "rack", "gpus", "dpu", "ports", "note"))
+    fields.check_keys(path, ("name",), ("aliases", "rack", "fleet", "gpus", "dpu", "ports", "note"))
     name = fields.text((*path, "name"), without=NODE_WITHOUT)
     return Node(
         name,
@@ -73,6 +73,7 @@ def _node(fields: FieldReader, path: FieldPath) -> Node:
         _gpus(fields, (*path, "gpus")),
         _visible_networks(fields, (*path, "dpu")),
         tuple(_port(fields, item, name) for item in fields.item_paths((*path, "ports"))),
+        fields.text((*path, "fleet"), without=NODE_WITHOUT) or FLEET,
         aliases=fields.texts((*path, "aliases")),
         gpu_ids=tuple(_gpu_ids(fields, (*path, "gpus"))),
     )

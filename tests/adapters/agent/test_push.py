@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.adapters.agent.push import MAX_BACKOFF, PushSender
+from skewscope.adapters.agent.push import MAX_BACKOFF, MIN_BACKOFF, QUICK_RETRIES, PushSender
 from skewscope.adapters.agent.tables import RowTables
 from skewscope.adapters.formats.row_protocol import (
     MAX_COLUMNS,
@@ -303,6 +303,32 @@ def test_rows_go_where_the_controller_redirects_and_back_to_it_when_that_fails()
     assert sorted(shards["http://s1:1"].taken.rows) == [1]
     assert sorted(shards["http://s2:2"].taken.rows) == [2, 3]
     assert sending.is_reachable
+
+
+def waits_for_a_shard(shard: Controllers, home, attempts: int) -> list[float]:
+    """The seconds that an agent waits after each attempt that was not redirected."""
+    sending = PushSender(ControllerEndpoint("http://c:1"), HELLO, 1 << 20, home, lambda _: shard)
+    sending.add(row(1), KEYS[:3])
+    return [wait for _ in range(attempts) if (wait := sending.send_batch())]
+
+
+def test_a_shard_that_is_away_is_tried_again_soon_and_after_a_while_less_often():
+    home = Redirector("http://s1:1/api/v1/rows")
+    waits = waits_for_a_shard(Controllers(*["away"] * 99), home, 2 * (QUICK_RETRIES + 6))
+    assert waits[: QUICK_RETRIES + 1] == [MIN_BACKOFF] * (QUICK_RETRIES + 1)
+    assert waits[QUICK_RETRIES + 1 : QUICK_RETRIES + 5] == [1.0, 2.0, 4.0, 8.0]
+
+
+def test_while_a_shard_is_away_the_controller_says_when_to_ask_again():
+    answers = ["moved", *["away"] * 5, "moved"]
+
+    def home(_body: bytes) -> ControllerResponse:
+        if answers.pop(0) == "away":
+            return ControllerResponse(503, b"{}", "1")
+        return ControllerResponse(307, b"", location="http://s1:1/api/v1/rows")
+
+    assert waits_for_a_shard(Controllers("away"), home, 9) == [MIN_BACKOFF, *[1.0] * 5]
+    assert not answers
 
 
 @pytest.mark.parametrize(

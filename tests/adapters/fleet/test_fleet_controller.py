@@ -210,6 +210,19 @@ def test_agents_are_sent_to_their_shard_and_wait_while_it_does_not_answer(sites)
         sites.controller.receiver.receive(hello)
 
 
+def test_agents_are_sent_to_a_shard_that_is_back_before_it_judges(sites):
+    (t, bodies), *_ = demo_rows()
+    sites.tick(t, bodies)
+    for name, host in sites.shards.hosts.items():
+        host.url = f"http://{name}:1"
+    # Its last tick is older than what counts as known, and it waits for rows.
+    result = sites.pipeline.step(t + 10.0, {})
+    assert any("does not answer" in sentence for sentence in result.snapshot.missing)
+    hello = encode([HelloFrame(demo_topology().nodes[0].name, "b", "t")])
+    with pytest.raises(RowsMovedError):
+        sites.controller.receiver.receive(hello)
+
+
 def test_another_topology_leaves_other_shards_as_they_are(sites):
     (t, bodies), *_ = demo_rows()
     sites.tick(t, bodies)
@@ -234,9 +247,12 @@ def written(tmp_path, text):
 
 
 def test_the_section_fleet_is_read(tmp_path):
-    text = "fleet: {state: shards, ray: local, nodes: 500, least: 8, most: 900, cpus: 0.5, host: 0.0.0.0}\n"
+    text = "fleet: {state: shards, ray: local, nodes: 500, least: 8, most: 900, cpus: 0.5, host: 0.0.0.0"
+    text += ", sites: {b: site_b}}\n"
     found = read(written(tmp_path, text)).fleet
-    assert found == FleetSettings(tmp_path / "shards", "local", ShardSizes(8, 500, 900), 0.5, "0.0.0.0")
+    assert found == FleetSettings(
+        tmp_path / "shards", "local", ShardSizes(8, 500, 900), 0.5, "0.0.0.0", {"b": "site_b"}
+    )
     assert read(written(tmp_path, "")).fleet is None
 
 
@@ -246,6 +262,8 @@ def test_the_section_fleet_is_read(tmp_path):
         ("fleet: {}\n", "state"),
         ("fleet: {state: s, nodes: 10, most: 5}\n", "in this order"),
         ("fleet: {state: s, size: 5}\n", "size"),
+        ("fleet: {state: s, sites: oslo}\n", "a resource of Ray for each fleet"),
+        ("fleet: {state: s, sites: {oslo: 3}}\n", "sites"),
         ("fleet: {state: s}\nrecord: {path: r}\n", "journals are no recordings"),
         ("fleet: {state: s}\nleader: {lock: l}\n", "one controller"),
     ],

@@ -4,6 +4,8 @@ import math
 import os
 import pickle
 import random
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,9 +15,10 @@ import pytest
 from skewscope.adapters.controller.agent_receiver import ForeignNodeError, UnknownTablesError
 from skewscope.adapters.fleet.journal import ROWS, TICK, Journal
 from skewscope.adapters.fleet.key_pool import KeyPool
-from skewscope.adapters.fleet.shard_host import ShardHost, ShardPlan
-from skewscope.adapters.fleet.state_codec import StateError, decode_state
-from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, encode
+from skewscope.adapters.fleet.shard_host import HEARD_S, SETTLE_S, SETTLE_STEP_S, ShardHost, ShardPlan
+from skewscope.adapters.fleet.state_codec import StateError, decode_state, encode_state
+from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, SeriesFrame, decode, encode
+from skewscope.engine.model.topology import Node
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import SkewscopeError
 from tests.adapters.fleet.shards import StillClock, demo_rows, demo_topology
@@ -114,6 +117,121 @@ def test_a_shard_catches_up_tick_by_tick(tmp_path):
     assert list(host._due_ticks(900.6)) == [900.0]
 
 
+def announced(body, node):
+    """A body of rows with the announcement of its series."""
+    first = dict(demo_rows()[0][1])[node]
+    frames = [one for one in decode(first) if isinstance(one, SeriesFrame)]
+    rows = [one for one in decode(body) if isinstance(one, RowFrame)]
+    return encode([HelloFrame(node, "b", "test"), *frames, *rows])
+
+
+def receive(host, node, body):
+    """Sends rows as an agent does, which announces its series again where it is asked to."""
+    try:
+        host.receive(body, None)
+    except UnknownTablesError:
+        host.receive(announced(body, node), None)
+
+
+def changed(topology, gone="", new=""):
+    nodes = tuple(one for one in topology.nodes if one.name != gone)
+    return replace(topology, nodes=(*nodes, *([Node(new)] if new else [])))
+
+
+def test_a_shard_that_gets_a_node_goes_on_with_windows_and_incidents(tmp_path, whole):
+    clock, listener, before = StillClock(), Listener(), plan(tmp_path)
+    host = ShardHost(before, clock)
+    changes = 0
+    for t, bodies in demo_rows():
+        for node, body in bodies:
+            clock.time = t - 0.4
+            receive(host, node, body)
+        host.tick(t)
+        listener.hear(host)
+        if len(listener.changes) > changes:
+            changes = len(listener.changes)
+            life = host.engine.life
+            kill(host)
+            host = ShardHost(replace(before, topology=changed(host.plan.topology, new=f"new{changes}")), clock)
+            assert (host.is_restored, host.engine.life) == (True, life)
+    assert len(host.plan.topology.nodes) >= len(before.topology.nodes) + 2
+    assert listener.changes == whole[0]
+    # What was found once is the same; a snapshot of the new topology is loaded as usual.
+    kill(host)
+    again = ShardHost(host.plan, clock)
+    assert lines(again) == lines(host)
+
+
+def test_a_node_that_is_gone_is_refused_and_the_others_go_on(tmp_path):
+    clock, after = StillClock(), plan(tmp_path)
+    host = ShardHost(replace(after, topology=changed(after.topology, new="spare")), clock)
+    hello = encode([HelloFrame("spare", "b", "t")])
+    for t, bodies in demo_rows():
+        for _, body in [*bodies, ("spare", hello)]:
+            clock.time = t - 0.4
+            host.receive(body, None)
+        host.tick(t)
+    found = {(one.id, one.state) for one in host.engine.list_incidents()}
+    assert found
+    assert "spare" in {one.node for one in host.engine.agent_records()}
+    host.close()
+    again = ShardHost(after, clock)
+    assert {(one.id, one.state) for one in again.engine.list_incidents()} == found
+    assert {one.node for one in again.engine.agent_records()} == {one.name for one in after.topology.nodes}
+    with pytest.raises(ForeignNodeError):
+        again.receive(hello, None)
+
+
+def test_a_kept_topology_that_cannot_be_read_is_no_harm(tmp_path):
+    before = plan(tmp_path)
+    host = ShardHost(before, StillClock())
+    host.tick(1000.0)
+    host.close()
+    (before.folder / "topology.yaml").write_text("nodes: [")
+    after = ShardHost(replace(before, topology=changed(before.topology, new="n99")), StillClock())
+    assert not after.is_restored
+    assert after.engine.life != host.engine.life
+
+
+class Waiting:
+    """Stands for the event that stops a shard: time passes while it is waited for."""
+
+    def __init__(self, clock, returns=()):
+        self.clock, self.returns, self.waited = clock, dict(returns), 0.0
+
+    def wait(self, seconds):
+        self.clock.time += seconds
+        self.waited += seconds
+        for agent in [one for one, at in self.returns.items() if at <= self.waited]:
+            del self.returns[agent]
+            agent()
+        return False
+
+
+@pytest.mark.parametrize(("returns", "waited"), [([0.1, 0.3], 0.3), ([0.1], SETTLE_S), ([], SETTLE_S)])
+def test_a_shard_that_returns_waits_for_the_agents_that_reported_until_the_end(tmp_path, returns, waited):
+    clock = StillClock()
+    host = ShardHost(plan(tmp_path), clock)
+    (t, bodies), *_ = demo_rows()
+    # The third agent was silent before.
+    for number, (_, body) in enumerate(bodies[:3]):
+        clock.time = t if number < 2 else t - HEARD_S - 1.0
+        host.engine._clock.time = clock.time
+        host.receive(body, None)
+    clock.time = t + 2.0
+    agents = [partial(host.receive, body, None) for _, body in bodies[:2]]
+    event = Waiting(clock, zip(agents, returns, strict=False))
+    host._settle(event)
+    assert event.waited == pytest.approx(waited, abs=1.5 * SETTLE_STEP_S)
+
+
+def test_a_shard_without_agents_waits_for_none(tmp_path):
+    clock = StillClock(1000.0)
+    host, event = ShardHost(plan(tmp_path), clock), Waiting(clock)
+    host._settle(event)
+    assert event.waited == 0.0
+
+
 def test_refused_bodies_change_nothing_after_a_return(tmp_path):
     host = ShardHost(plan(tmp_path), StillClock(5.0))
     with pytest.raises(ForeignNodeError):
@@ -134,6 +252,16 @@ def test_a_snapshot_of_other_code_is_not_used_and_the_shard_has_another_life(tmp
     other = ShardHost(plan(tmp_path, also_read=frozenset({"serve.running"})), StillClock())
     assert not other.is_restored
     assert other.engine.life != host.engine.life
+
+
+def test_a_shard_that_dies_again_and_again_still_writes_snapshots(tmp_path):
+    clock = StillClock()
+    host = ShardHost(plan(tmp_path, snapshot_s=3.0), clock)
+    for t in range(1000, 1008):
+        host.tick(float(t))
+        kill(host)
+        host = ShardHost(host.plan, clock)
+    assert max(host.journal.snapshots()) == 3
 
 
 def test_a_damaged_snapshot_gives_way_to_the_one_before_it(tmp_path):
@@ -197,6 +325,18 @@ def test_a_second_process_waits_for_the_first(tmp_path, monkeypatch):
     first.open()
     with pytest.raises(SkewscopeError, match="another process"):
         Journal(tmp_path / "j", "f").open()
+
+
+def test_arrays_that_share_memory_share_it_again_and_empty_ones_are_read_back():
+    whole = np.arange(12.0).reshape(3, 4)
+    none = np.array([], np.intp).reshape(-1, 2).T
+    state = [whole, whole[1], whole.T[2:], none, none[1], whole[:, :0]]
+    made = decode_state([bytearray(part) for part in encode_state(state, {}, KeyPool())], {}, KeyPool())
+    for one, again in zip(state, made, strict=True):
+        np.testing.assert_array_equal(again, one)
+        assert again.dtype == one.dtype
+    made[0][1, 2] = 99.0
+    assert (made[1][2], made[2][0, 1]) == (99.0, 99.0)
 
 
 class Hostile:

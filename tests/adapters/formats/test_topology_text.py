@@ -6,6 +6,7 @@ from skewscope.adapters.formats import topology_text
 from skewscope.adapters.formats.topology_text import format_topology, subset_for_node
 from skewscope.adapters.inputs.recording import demo_path, open_recording
 from skewscope.adapters.simulator.fleet import FleetPlan, build_fleet
+from skewscope.engine.model.topology import Node, Topology, merge_topologies
 from skewscope.engine.model.topology_file import parse_valid_topology
 from skewscope.kb.yamlfile import parse
 
@@ -13,6 +14,11 @@ FLEETS = {
     "the demo": lambda: open_recording(demo_path()).topology,
     "simulated": lambda: build_fleet(FleetPlan(nodes=64)).topology,
 }
+
+
+def test_sites_are_printed_and_read_back():
+    made = merge_topologies([Topology((Node("a0"),)), Topology((Node("b0", fleet="b"),))])
+    assert parse_valid_topology(parse(format_topology(made), "t.yaml")).nodes == made.nodes
 
 
 @pytest.mark.parametrize("fleet", FLEETS)
