@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -38,8 +39,18 @@ serve.run(Worker.bind(), name="chat")
 
 
 def find_ray() -> str | None:
-    """Returns the program `ray`; None where it is not installed."""
-    return shutil.which("ray", path=os.environ.get("SKEWSCOPE_RAY") or str(Path(sys.executable).parent))
+    """Returns the program `ray`; None where it or the dashboard, which answers for Ray Serve, is not installed."""
+    found = shutil.which("ray", path=os.environ.get("SKEWSCOPE_RAY") or str(Path(sys.executable).parent))
+    python = Path(found).with_name("python") if found else None
+    if python is None or not python.exists():
+        return None
+    # The extra `fleet` installs Ray without it.
+    has_dashboard = subprocess.run(
+        [python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('aiohttp_cors') is None)"],
+        check=False,
+        timeout=60,
+    )
+    return found if has_dashboard.returncode == 0 else None
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,9 @@ async def send(cluster: RayCluster, count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_ray() is None, reason="ray is not installed: SKEWSCOPE_RAY=VENV/bin, pip install 'ray[serve]'")
+@pytest.mark.skipif(
+    find_ray() is None, reason="no ray with its dashboard: SKEWSCOPE_RAY=VENV/bin, pip install 'ray[serve]'"
+)
 def test_a_drained_node_hands_its_replica_over_and_ends(tmp_path):
     async def run() -> None:
         async with running_ray(tmp_path) as cluster:

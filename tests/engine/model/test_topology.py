@@ -100,7 +100,11 @@ def faults(text):
         ("kind: data-parallel", "kind: data-paralel", "Did you mean 'data-parallel'?"),
         ("network: north-south", "network: north", "expected one of north-south, east-west"),
         ("speed: 200 Mbit/s", "speed: 200", "expected a speed such as"),
-        ("gpus: 2\n    dpu", "gpu: 2\n    dpu", "found an unknown field 'gpu', expected one of aliases, dpu, fleet, gpus"),
+        (
+            "gpus: 2\n    dpu",
+            "gpu: 2\n    dpu",
+            "found an unknown field 'gpu', expected one of aliases, dpu, fleet, gpus",
+        ),
         ("gpus: 2\n    dpu", "gpus: -1\n    dpu", "expected a whole number from 0"),
         ("gpus: 2\n    dpu", "gpus: true\n    dpu", "expected a whole number from 0"),
         ("version: 1", "version: 2", "It was written for a newer Skewscope."),
