@@ -61,6 +61,16 @@ def test_more_memory_than_is_allowed_is_ended_with_the_bound(monkeypatch):
         wait_forever()
 
 
+def test_memory_that_was_taken_before_does_not_count(monkeypatch):
+    monkeypatch.setattr(watchdog, "PERIOD_S", 0.01)
+    monkeypatch.setenv("SKEWSCOPE_MAX_MEMORY_MIB", "1800")
+    looks = iter([7 << 30, *[8 << 30] * 20, *[9 << 30] * 1000])
+    monkeypatch.setattr(watchdog, "used_memory", lambda: next(looks))
+    with pytest.raises(OverBoundError, match="more than 1800 MiB of memory"), bound_work("file"):
+        wait_forever()
+    assert next(looks) == 9 << 30
+
+
 def test_nothing_is_watched_after_the_work():
     before = signal.getsignal(signal.SIGALRM)
     with bound_work("file") as seconds:
