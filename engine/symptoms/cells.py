@@ -16,6 +16,7 @@ from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.incident import Impact, IncidentEvidence
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Group, Topology
+from skewscope.engine.symptoms.gpu_peers import groups_by_member, peer_sets_of_gpu
 from skewscope.kb.model import Judgement, Signal
 from skewscope.rules.entity_kinds import kind_of
 
@@ -105,7 +106,6 @@ CELLS_PER_TICK = 50_000
 """So many series are judged in one tick; more of them take turns."""
 LARGE_FLEET_NODES = 1000
 """Of a fleet with more nodes, only signals that rules read as well are judged: others would cost memory per series."""
-MAX_SET_SIZE = 512
 ROLES = (
     *("progress", "time-per-work", "state", "errors", "capacity", "share", "loss", "throughput", "wait", "pressure"),
     *("latency", "queue", "health", "spread", "utilisation", "workload"),
@@ -191,8 +191,6 @@ POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
 """While a replica of a pool is out of service, the others take its load: these do not count then."""
 LEAST_SERVING_SHIFT = 0.5
 """The steps of a replica become longer with its batches: in simulated traffic surges by an eighth, hence judgement."""
-SHARED_WORK_ROLES = frozenset({"utilisation", "workload", "throughput"})
-"""Roles that differ between GPUs that do different work."""
 LOAD_SHARE = 0.5
 """A utilisation from which on a device is under load; other signals show load when they are above zero."""
 
@@ -341,8 +339,8 @@ class JudgedCells:
         rows = self.state.rows
         self._wanted = [name for name in judged_signals(self.state.signals) if name in rows]
         self._wanted_rows = [rows[name] for name in self._wanted]
-        self._groups_of_node = _groups_by_member(self.topology)
-        self._groups_of_member = _groups_by_member(self.topology, with_nodes=False)
+        self._groups_of_node = groups_by_member(self.topology)
+        self._groups_of_member = groups_by_member(self.topology, with_nodes=False)
 
     def __len__(self) -> int:
         """The number of cells."""
@@ -436,7 +434,7 @@ class JudgedCells:
             others = self._groups_of_node.get(member, ()) if is_only else ()
             return {("group", group), *(("group", name) for name in others)}
         if place.kind == "gpu":
-            return self._peer_sets_of_gpu(place.name, self.judgement(cell).role)
+            return peer_sets_of_gpu(self.topology, self._groups_of_member, place.name, self.judgement(cell).role)
         if place.kind == "port":
             port = self.topology.port.get(place.name)
             return {("ports", f"{port.node} {port.network} {port.speed}")} if port else set()
@@ -446,20 +444,6 @@ class JudgedCells:
             return {("group", name) for name in self._groups_of_node.get(place.name, ())}
         replica = self.replica_of(cell) if place.kind == "node" else place.name
         return {("pool", pool.name) for pool in self.topology.pools if replica in pool.replicas}
-
-    def _peer_sets_of_gpu(self, name: str, role: str) -> set[tuple[str, str]]:
-        """Returns the groups of a GPU, and the GPUs of its node that do the same as far as the topology tells.
-
-        Load is compared within groups alone: without one, the GPUs of a node may each do something else.
-        """
-        node = name.rsplit("/", 1)[0]
-        groups = {("group", group) for member in (name, node) for group in self._groups_of_member.get(member, ())}
-        work = self.topology.work_of
-        if role in SHARED_WORK_ROLES and not groups:
-            return set()
-        size = self.topology.node[node].gpus if node in self.topology.node else 0
-        is_alike = len({work.get(f"{node}/gpu{n}") for n in range(size)}) < 2
-        return groups | {("node", node) if is_alike else ("gpus", f"{node} {' '.join(work.get(name, ()))}")}
 
     def serving_group(self, cell: int) -> Group | None:
         """Returns the group with a front end that a cell belongs to; its work follows the requests."""
@@ -599,16 +583,3 @@ def relate_cells(cells: JudgedCells, judged: Sequence[Judgement], serving: Seque
     at = np.array(given, np.intp)
     least_part = np.array([one.least_part for one in judged])
     return CellRelations(at, load, np.array(follows, bool) & (at >= 0), whole, least_part)
-
-
-def _groups_by_member(topology: Topology, *, with_nodes: bool = True) -> Mapping[str, tuple[str, ...]]:
-    """Returns the names of the groups of each member, and `with_nodes` of each node that a member lies on."""
-    found: dict[str, set[str]] = {}
-    for group in topology.groups:
-        if len(group.members) > MAX_SET_SIZE:
-            continue
-        for member in group.members:
-            found.setdefault(member, set()).add(group.name)
-            if with_nodes:
-                found.setdefault(topology.node_of[member], set()).add(group.name)
-    return {name: tuple(sorted(groups)) for name, groups in found.items()}

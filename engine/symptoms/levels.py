@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F32, F64, Index, Mask
 from skewscope.engine.model.entities import EntitySets, build_sets
-from skewscope.engine.symptoms.cells import MAX_SET_SIZE, JudgedCells, ShiftLimits
+from skewscope.engine.symptoms.cells import JudgedCells, ShiftLimits
+from skewscope.engine.symptoms.gpu_peers import MAX_SET_SIZE
 
 RUN = 4
 """New values in a row that make a shift, and that end it."""
