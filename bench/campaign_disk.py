@@ -1,5 +1,6 @@
 """A small disk of its own that a campaign fills, makes read-only and repairs; it needs root and loop devices."""
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 DISK_BYTES = 16 << 20
 BLOCK_BYTES = 4096
-"""Of disks of the usual size; SQLite maps pages of 4 KiB, which smaller blocks leave without room in part."""
+"""Of disks of the usual size."""
 CHUNKS = (1 << 20, 4096, 1)
 """Bytes written at once while a disk is filled, down to the last one."""
 UNMOUNT_TRIES = 50
@@ -38,13 +39,14 @@ class Disk:
         """
         _run("mount", "-o", "loop,errors=remount-ro", str(self.image), str(self.folder))
 
-    def fill(self) -> None:
-        """Leaves no room on it."""
+    def fill(self, *, but_bytes: int = 0) -> None:
+        """Leaves no room on it, or no more than a few bytes."""
         with suppress(OSError), self.filler.open("ab", buffering=0) as filler:
             for size in CHUNKS:
                 with suppress(OSError):
                     while filler.write(bytes(size)):
                         pass
+        os.truncate(self.filler, max(self.filler.stat().st_size - but_bytes, 0))
 
     def free(self) -> None:
         """Makes room on it again, and lets it be written, as far as that is possible while its files are open."""
@@ -96,14 +98,14 @@ def _run(*command: str) -> str:
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[Disk | None]:
-    """Yields a mounted disk; None where none can be mounted."""
+def small_disk(folder: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Disk | None]:
+    """Yields a mounted disk with blocks of a size; None where none can be mounted."""
     folder.mkdir()
     disk = Disk(folder.with_name(f"{folder.name}.img"), folder)
     try:
         with disk.image.open("wb") as image:
             image.truncate(DISK_BYTES)
-        _run("mkfs.ext4", "-q", "-m", "0", "-b", str(BLOCK_BYTES), str(disk.image))
+        _run("mkfs.ext4", "-q", "-m", "0", "-b", str(block_bytes), str(disk.image))
         disk.mount()
     except OSError:
         yield None

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
+from skewscope.adapters.controller.store_index import check_index_room, reserve_index
 from skewscope.kb.problems import InputError, Problem
 
 BUSY_TIMEOUT = 5.0
@@ -41,9 +42,11 @@ def open_for_writing(path: Path, migrations: Migrations) -> sqlite3.Connection:
         InputError: it was written by a newer version.
         sqlite3.Error: it cannot be written, or is damaged.
     """
+    check_index_room(path)
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
+        reserve_index(path)
         # A tick without news writes nothing, so waiting for the disk costs little.
         connection.execute("PRAGMA synchronous = FULL")
         migrate(connection, path, migrations)
@@ -124,6 +127,7 @@ def _copy_rows(
 
 
 def _open_shared(path: Path) -> sqlite3.Connection:
+    check_index_room(path)
     return _open_probed(lambda: sqlite3.connect(path, timeout=BUSY_TIMEOUT, check_same_thread=False))
 
 
