@@ -1,10 +1,10 @@
 """Kills controllers at random instants while faults come and go, and says what was lost or reported twice.
 
 Two nodes of four GPUs push rows as agents do; their GPUs fail and recover in turn. A receiver of events keeps what it
-is sent. There are three kinds of lanes: one controller, killed also during reloads; one whose store lies on a disk that
-is full or read-only at times, when it starts and while it runs (it needs root, for a small disk); and two controllers
-of which one leads. About half of the kills are made while a body of rows is on its way. At the end each
-lane is left alone until all is reported, and the events are compared with the stores.
+is sent. There are four kinds of lanes: one controller, killed also during reloads; one whose store lies on a disk that
+is full or read-only at times, when it starts and while it runs (it needs root, for a small disk), with usual and with
+small blocks; and two controllers of which one leads. About half of the kills are made while a body of rows is on its
+way. At the end each lane is left alone until all is reported, and the events are compared with the stores.
 """
 
 import json
@@ -275,8 +275,9 @@ def open_lane(name: str, folder: Path, server: ForkServer, seed: object = 0) -> 
     """Yields a lane; None where it cannot run here."""
     with ExitStack() as stack:
         folder.mkdir()
-        disk = stack.enter_context(small_disk(folder / "disk")) if name == FULL_DISK else None
-        if name == FULL_DISK and disk is None:
+        block_bytes = BLOCK_BYTES.get(name)
+        disk = stack.enter_context(small_disk(folder / "disk", block_bytes)) if block_bytes else None
+        if block_bytes and disk is None:
             yield None
             return
         receiver = Receiver(seed, folder / "events.jsonl")
@@ -303,8 +304,10 @@ def open_lane(name: str, folder: Path, server: ForkServer, seed: object = 0) -> 
                     member.process.wait()
 
 
-SINGLE, FULL_DISK, PAIR = "one controller", "full disk", "two controllers"
-SHARES = {SINGLE: 0.6, FULL_DISK: 0.15, PAIR: 0.25}
+SINGLE, FULL_DISK, SMALL_BLOCKS, PAIR = "one controller", "full disk", "full disk of small blocks", "two controllers"
+SHARES = {SINGLE: 0.6, FULL_DISK: 0.1, SMALL_BLOCKS: 0.05, PAIR: 0.25}
+BLOCK_BYTES = {FULL_DISK: 4096, SMALL_BLOCKS: 1024}
+"""Of the disks of a kind of lane: SQLite maps pages of 4 KiB, which smaller blocks leave without room in part."""
 LANE_KILLS = 150
 """Kills of one lane at most: lanes run side by side."""
 
