@@ -48,7 +48,7 @@ def test_calls_that_take_more_memory_than_the_bound_are_a_fault(tmp_path, mib, f
     assert len(judge_calls(done, member, SimpleNamespace(slowest=0.1, count=1))) == faults
 
 
-@pytest.mark.parametrize(("kills", "made"), [(1000, 1000), (5, 5), (1, 3)])
+@pytest.mark.parametrize(("kills", "made"), [(1000, 1000), (20, 20), (1, 4)])
 def test_each_kind_of_lane_has_its_share_of_the_kills(kills, made):
     planned = plan_lanes(kills)
     assert sum(count for _, count in planned) == made

@@ -57,7 +57,7 @@ def _find_descriptors(file: Path) -> list[int]:
     with suppress(OSError):
         for link in OPEN_FILES.iterdir():
             with suppress(OSError):
-                if os.readlink(link) == str(file):
+                if link.readlink() == file:
                     found.append(int(link.name))
     return sorted(found)
 
