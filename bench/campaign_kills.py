@@ -208,8 +208,12 @@ class Lane:
     def _await_push(self, victim: Member, chance: random.Random) -> None:
         """Waits for rows on their way to a controller, so that half of all kills meet some."""
         pushes = self.agents.pushes[victim.port]
-        if self.done["kills with rows being pushed"] * 2 <= self.done["kills"] and pushes.wait(PUSH_WAIT_S):
-            time.sleep(chance.uniform(0.0, MAX_PUSH_S))
+        limit = time.time() + PUSH_WAIT_S
+        while self.done["kills with rows being pushed"] * 2 <= self.done["kills"] and time.time() < limit:
+            if pushes.wait(limit - time.time()):
+                time.sleep(chance.uniform(0.0, MAX_PUSH_S))
+            if pushes.count:
+                break
         self.done["kills with rows being pushed"] += pushes.count > 0
 
     def _settle(self) -> None:

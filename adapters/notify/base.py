@@ -51,9 +51,11 @@ class IncidentUpdate(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """One update for one notifier. The number is unique and permanent, so that a receiver can detect duplicates."""
+    """One update for one notifier."""
 
     number: int
+    """Of all updates of one controller; permanent. Another controller may have the same, and ends of what another
+    controller reported have 0."""
     t: float
     """Time of the update, seconds since 1970."""
     update: IncidentUpdate

@@ -102,7 +102,9 @@ class CloudEventsNotifier(ConfiguredNotifier):
         one = notification.update.incident
         return {
             "specversion": "1.0",
-            "id": f"{one.id}/{notification.number}",
+            # Each controller counts its own notifications, and both may report one incident: the number alone is not
+            # enough.
+            "id": f"{one.id}/{notification.update.what}/{round(notification.t * 1000)}/{notification.number}",
             "source": self.settings.source,
             "type": TYPE_PREFIX + notification.update.what,
             "subject": f"{one.kind}/{one.name}",

@@ -33,6 +33,9 @@ POWER = 0.6
 """Probability that the detector finds a signal in which a condition shows: some shifts are too small."""
 OTHER_COMPARISON = 0.5
 """Weight of a deviation against something else than the signature says."""
+COMMON_CHANGE = 0.2
+"""The same of a member that stands out, where the signature says that the signal changes and not that members differ:
+what all share shows in their past and not against one another (judgement)."""
 FIXED_MEMBER = 0.5
 """Weight of a member that stays the slow one for a condition that moves between members."""
 OTHER_PARALLELISM = 0.3
@@ -127,7 +130,7 @@ class CauseModel:
             machines: machines on which members are late.
         """
         by_signal: dict[str, list[Deviation]] = {}
-        for deviation in deviations:
+        for deviation in _leave_out_waits(deviations):
             by_signal.setdefault(deviation.signal.id, []).append(deviation)
         more = max(min(machines, MAX_MACHINES) - 1, 0)
         kinds = _kinds_at(group_kinds, deviations)
@@ -158,6 +161,7 @@ class CauseModel:
         score *= 1 + more if condition.group in LOCAL_GROUPS else 1
         score += math.log(1.0 if _fits(condition, group_kinds) else OTHER_PARALLELISM)
         explained, normal, unseen = [], [], []
+        against: dict[str, float] = {}
         for signal, deviations in by_signal.items():
             shown = max((_match(item, one) for item in items.get(signal, ()) for one in deviations), default=0.0)
             score += math.log(shown + LEAK * (1 - shown))
@@ -169,8 +173,11 @@ class CauseModel:
             if signal not in delivered:
                 unseen.append(signal)
             elif signal in absent:
-                score += absent[signal]
+                source = signal.partition(".")[0]
+                against[source] = min(against.get(source, 0.0), absent[signal])
                 normal.append(signal)
+        # Signals of one source rise and fall together: what they do not show counts once.
+        score += sum(against.values())
         return score, tuple(explained), tuple(normal), tuple(unseen)
 
     def decisive_signal(self, candidates: Sequence[Candidate]) -> str:
@@ -182,6 +189,18 @@ class CauseModel:
         gains |= {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in candidates[1].unseen}
         best = min(gains.items(), key=lambda item: (-item[1], item[0]), default=("", 0.0))
         return best[0] if best[1] > 0 else ""
+
+
+def _leave_out_waits(deviations: Collection[Deviation]) -> Iterator[Deviation]:
+    """Yields the deviations without the longer waits of all others where one member is late: any cause of it has these.
+
+    Waiting and communicating take longer for the victims, computing for the culprit (Wu and others, "Greyhound", 2025).
+    """
+    late = any(one.form in (PEERS, MOVING) and one.place.kind in ("rank", "group") for one in deviations)
+    for one in deviations:
+        is_wait = one.signal.judged is not None and one.signal.judged.role == "wait" and one.direction == "up"
+        if not (late and is_wait and one.form == PAST):
+            yield one
 
 
 def _by_signal(items: Iterable[SignatureItem]) -> Mapping[str, Sequence[SignatureItem]]:
@@ -212,7 +231,10 @@ def _match(item: SignatureItem, deviation: Deviation) -> float:
     """Returns the probability of a deviation, given the condition, by one item of its signature; 0 where it differs."""
     if not _same_direction(item, deviation):
         return 0.0
-    weight = 1.0 if _same_comparison(item, deviation) else OTHER_COMPARISON
+    if _same_comparison(item, deviation):
+        weight = 1.0
+    else:
+        weight = COMMON_CHANGE if deviation.form in (PEERS, MOVING) else OTHER_COMPARISON
     if item.direction == "uneven" and deviation.form == PEERS:
         weight *= FIXED_MEMBER  # what moves between members rarely stays at one
     return SHOWS[item.shows] * weight

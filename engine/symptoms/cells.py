@@ -36,6 +36,9 @@ AGAINST = {
     SHARES: "its parallel links",
     START: "what followed",
 }
+SILENT = "silent"
+"""Direction of a signal that is no longer delivered."""
+SILENT_SYMPTOM = "silent-telemetry"
 DeviationKey = tuple[str, Entity, str]
 """Signal, place and form."""
 
@@ -49,7 +52,7 @@ class Deviation:
     form: str
     """PAST, PEERS, MOVING, ZERO, LESS, REPEATS, SHARES or START."""
     direction: str
-    """up, down, stops, begins or uneven."""
+    """up, down, stops, begins, uneven or silent."""
     since: float
     """Seconds since 1970."""
     value: float
@@ -76,6 +79,8 @@ class Deviation:
     @property
     def symptom(self) -> str:
         """Id of the symptom that it shows."""
+        if self.direction == SILENT:
+            return SILENT_SYMPTOM
         judged = self.signal.judged
         return judged.symptom if judged else ""
 
@@ -84,6 +89,8 @@ class Deviation:
         """Sorts the deviation first after which a symptom is named: by role, then form, then size."""
         judged = self.signal.judged
         role = ROLES.index(judged.role) if judged is not None and judged.role in ROLES else len(ROLES)
+        # What is seen of a place says more of it than what is not.
+        role = len(ROLES) if self.direction == SILENT else role
         return role, FORM_ORDER.index(self.form), -self.size, self.since, self.key
 
     def as_evidence(self) -> IncidentEvidence:

@@ -34,6 +34,7 @@ from skewscope.engine.symptoms.cells import (
     PEERS,
     POOLED_ROLES,
     REPEATS,
+    SILENT_SYMPTOM,
     START,
     USUAL_S,
     USUAL_SHARE,
@@ -48,6 +49,7 @@ from skewscope.engine.symptoms.cells import (
 )
 from skewscope.engine.symptoms.levels import LevelShifts, PeerRatios
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
+from skewscope.engine.symptoms.silence import Silences
 
 
 @dataclass
@@ -175,7 +177,7 @@ class StateChanges:
         """Yields the states that are bad now, and those that go back and forth."""
         for n in np.flatnonzero(self._bad_count >= MIN_BAD_SAMPLES).tolist():
             judged = self.cells.judgement(int(self.at[n]))
-            if judged.symptom == "silent-telemetry" and self.cells.time[self.at[n]] - self._since[n] < MIN_SILENCE_S:
+            if judged.symptom == SILENT_SYMPTOM and self.cells.time[self.at[n]] - self._since[n] < MIN_SILENCE_S:
                 continue
             yield self._deviation(n, PAST, float(self._since[n]), float(self._value[n]))
         for n, changes in sorted(self._changes.items()):
@@ -215,6 +217,7 @@ class SymptomDetector:
         links = find_parallel_links(self.topology)
         self.links = UnevenLinks(self.cells, links) if links else None
         self.requests = RequestShares(self.cells)
+        self.silences = Silences(self.cells)
         self._floor, self._least_floor = nothing, nothing
         """[cell] least difference that matters, as of now."""
         self._ties = CellRelations(np.empty(0, np.intp), nothing, none, np.empty(0, np.intp), nothing)
@@ -237,6 +240,7 @@ class SymptomDetector:
                 self.deviations = {deviation.key: deviation for deviation in self._active()}
             return
         self.requests.step(t)
+        self.silences.step(t, new)
         usable = self._usable_values()
         self._update_floors()
         mask, distinct = self._masks(new)
@@ -291,7 +295,7 @@ class SymptomDetector:
         )
         judged_by_load = np.array([role in LOADED_ROLES for role in roles], bool)
         self._load_series = np.array([cells.load_series(n) if judged_by_load[n] else -1 for n in range(size)], np.intp)
-        for part in (self.progress, self.steps, self.errors, self.states, self.paths, self.requests):
+        for part in (self.progress, self.steps, self.errors, self.states, self.paths, self.requests, self.silences):
             part.grow()
         if self.links is not None:
             self.links.grow()
@@ -349,6 +353,7 @@ class SymptomDetector:
         yield from self.errors.deviations()
         yield from self.states.deviations()
         yield from self.requests.deviations()
+        yield from self.silences.deviations()
 
     def _past_deviations(self) -> Iterator[Deviation]:
         shifts, signals, places = self.shifts, self.cells.signals, self.cells.places

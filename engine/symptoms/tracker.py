@@ -35,6 +35,8 @@ from skewscope.kb.model import Catalogue
 
 NOUN = re.compile(r"\{(\w+)\}")
 """A unit that is a noun, as `{request}`."""
+LEVELS = frozenset({"up", "down"})
+"""Directions of deviations that may follow one another in one series."""
 CLEAR_S = 10.0
 """A symptom ends when nothing of it has held for so many seconds."""
 COOL_DOWN_S = 30.0
@@ -67,7 +69,7 @@ class SymptomState:
     primary: Deviation
     tokens: set[str]
     deviations: dict[DeviationKey, Deviation]
-    """All that were ever found, as they last were."""
+    """All that were ever found, as they were at their worst."""
     active: set[DeviationKey]
     resolved_at: float | None = None
     ended_at: float = math.inf
@@ -196,9 +198,10 @@ class SymptomTracker:
                 one.resolved_at = None
                 self._record(t, one, "found again")
             self._owner[key] = one.id
-        if key in one.deviations and one.deviations[key].direction != deviation.direction:
+        before = one.deviations.get(key, deviation)
+        one.deviations[key] = _keep_worse(before, deviation)
+        if one.deviations[key].direction != before.direction:
             one.ranked_count = -1
-        one.deviations[key] = deviation
         one.active.add(key)
         return one
 
@@ -421,6 +424,12 @@ class SymptomTracker:
                 actor = self.catalogue.mitigations[name].actor
                 found.setdefault(name, Advice(name, actor, f"if it is {condition.name}"))
         return tuple(found.values())
+
+
+def _keep_worse(before: Deviation, now: Deviation) -> Deviation:
+    """Returns the larger one of two deviations of one series; a level that returns may be on the other side at last."""
+    are_levels = before.direction in LEVELS and now.direction in LEVELS
+    return before if are_levels and before.size > now.size else now
 
 
 def _spoken_unit(unit: str) -> str:

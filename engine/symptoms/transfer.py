@@ -26,6 +26,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "paths": ("_run", "_little", "_is_idle", "_is_little", "_since", "_before", "_little_since"),
 }
 """Arrays of the parts of a detector that judge some of the cells, [cell that it judges]."""
+SOURCES = ("_newest", "_usual", "_longest", "_count", "silent")
 MEMBERS = ("_total", "_time", "_rate", "_weight", "_evidence", "_since", "_crossed", "_told")
 
 
@@ -77,6 +78,8 @@ def transfer_detector(now: SymptomDetector, before: SymptomDetector, entities: E
     if now.links is not None and before.links is not None:
         _transfer_links(now.links, before.links, places)
     _transfer_shares(now.requests, before.requests)
+    sources = match_places(list(before.silences.keys), list(now.silences.keys))
+    copy_items(now.silences, before.silences, SOURCES, sources)
     now.deviations = {key: one for key, one in before.deviations.items() if entities.has(one.place)}
 
 

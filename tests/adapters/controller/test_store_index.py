@@ -74,4 +74,4 @@ def test_a_disk_that_others_fill_ends_no_process(disk):
     done = run(f"{OPEN}{FILL}{WRITE}", store)
     assert done.returncode == 0, done.stderr
     disk.free()
-    assert [one["id"] for one in StoreReader(store).incidents()][0] == "i-1"
+    assert next(one["id"] for one in StoreReader(store).incidents()) == "i-1"

@@ -53,7 +53,7 @@ def test_a_structured_event_has_what_the_specification_wants():
     event = post.json
     assert {name: event[name] for name in ("specversion", "id", "source", "type", "subject", "time")} == {
         "specversion": "1.0",
-        "id": "i-3/7",
+        "id": "i-3/opened/1000250/7",
         "source": "/skewscope",
         "type": "io.skewscope.incident.opened",
         "subject": "rank/n3",
@@ -85,6 +85,15 @@ def test_an_event_comes_again_as_the_same():
         assert (error.value.refused, error.value.after) == (False, 17.0)
         asyncio.run(events(ear).send(letter()))
     assert ear.posts[0].body == ear.posts[1].body
+
+
+def test_two_controllers_with_equal_numbers_send_different_events():
+    """Both report the incident under one id, and each counts its own notifications."""
+    sent = [letter(), letter(RESOLVED), letter()._replace(t=1007.5)]
+    with listening() as ear:
+        for one in sent:
+            asyncio.run(events(ear).send(one))
+    assert len({post.json["id"] for post in ear.posts}) == len(sent)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,152 @@
+"""Telemetry that is no longer delivered: an exporter, a node or a GPU that falls silent while others like it go on.
+
+Samples that are taken by the clock (`CLOCKED`) are due after their usual interval. Where those of one place have not
+come for several times as long while those of other places have, the place is silent. What falls silent everywhere says
+something of the collector, and what comes once a step or a request says something of the work: neither is judged here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.locality import Entity
+from skewscope.engine.symptoms.cells import (
+    MIN_INTERVALS,
+    MIN_SILENCE_S,
+    PAST,
+    SILENT,
+    Deviation,
+    JudgedCells,
+    NewSamples,
+)
+
+CLOCKED = frozenset({"cc", "dpu", "gpu", "hft", "host", "pcie", "port", "prio", "rdma", "vport"})
+"""What exporters sample by the clock, by how the ids of its signals begin."""
+PLACE_KINDS = frozenset({"gpu", "node", "port"})
+MISSED_INTERVALS = 5.0
+"""A place is silent when nothing has come for so many of its usual intervals..."""
+LONGEST_TIMES = 1.5
+"""...for so many times the longest one so far, and for `MIN_SILENCE_S`."""
+LEARNING_RATE = 0.2
+MOST_SIGNALS = 4
+"""Signals that are told of a silent place."""
+
+
+@dataclass
+class Silences:
+    """When each place was last heard of, by exporter. Arrays are [source]; a source is the series of one place."""
+
+    cells: JudgedCells
+    keys: dict[tuple[str, Entity], int] = field(default_factory=dict)
+    """Number of each source, by how its signals begin and place."""
+    _source: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """[cell] its source, or -1."""
+    _family: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    _families: dict[str, int] = field(default_factory=dict)
+    _cells_of: list[list[int]] = field(default_factory=list)
+    _newest: F64 = field(default_factory=lambda: np.empty(0))
+    """Seconds since 1970."""
+    _usual: F64 = field(default_factory=lambda: np.empty(0))
+    """Usual seconds between two times of samples."""
+    _longest: F64 = field(default_factory=lambda: np.empty(0))
+    _count: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """Intervals so far."""
+    silent: Mask = field(default_factory=lambda: np.empty(0, bool))
+    """Whether it is silent while others go on."""
+
+    def grow(self) -> None:
+        """Makes room for new cells."""
+        begun = len(self._source)
+        sources = [self._add_cell(cell) for cell in range(begun, len(self.cells))]
+        self._source = np.concatenate((self._source, np.array(sources, np.intp)))
+        more = len(self.keys) - len(self._newest)
+        families = [self._families.setdefault(name, len(self._families)) for name, _ in self.keys]
+        self._family = np.array(families, np.intp)
+        nan = np.full(more, np.nan)
+        self._newest, self._usual = np.concatenate((self._newest, nan)), np.concatenate((self._usual, nan))
+        self._longest = np.concatenate((self._longest, np.zeros(more)))
+        self._count = np.concatenate((self._count, np.zeros(more, np.intp)))
+        self.silent = np.concatenate((self.silent, np.zeros(more, bool)))
+
+    def _add_cell(self, cell: int) -> int:
+        name, place = self.cells.signals[cell].id.partition(".")[0], self.cells.places[cell]
+        if name not in CLOCKED or place.kind not in PLACE_KINDS:
+            return -1
+        number = self.keys.setdefault((name, place), len(self.keys))
+        if number == len(self._cells_of):
+            self._cells_of.append([])
+        self._cells_of[number].append(cell)
+        return number
+
+    def step(self, t: float, new: NewSamples) -> None:
+        """Takes in the samples of the tick that ends at `t` seconds."""
+        if len(self.keys) < 2:
+            return
+        self._hear(new)
+        limit = np.fmax(np.fmax(MISSED_INTERVALS * self._usual, LONGEST_TIMES * self._longest), MIN_SILENCE_S)
+        known = self._count >= MIN_INTERVALS
+        with np.errstate(invalid="ignore"):
+            quiet = known & (t - self._newest > limit)
+        if not quiet.any():
+            self.silent = quiet
+            return
+        live, count = known & ~quiet, len(self._families)
+        last = np.full(count, -np.inf)
+        np.maximum.at(last, self._family[live], self._newest[live])
+        quiets, lives = (np.bincount(self._family[some], minlength=count) for some in (quiet, live))
+        with np.errstate(invalid="ignore"):
+            others_go_on = last[self._family] - self._newest > limit
+        # What was heard of once and is gone for good still counts: a fleet that shrinks to half is not all ill.
+        self.silent = quiet & others_go_on & (quiets <= lives)[self._family]
+
+    def _hear(self, new: NewSamples) -> None:
+        source = self._source[new.cells]
+        mine = source >= 0
+        heard = np.full(len(self._newest), -np.inf)
+        np.maximum.at(heard, source[mine], new.time[mine])
+        with np.errstate(invalid="ignore"):
+            newer = np.isfinite(heard) & ~(heard <= self._newest)
+        interval = heard[newer] - self._newest[newer]
+        self._newest[newer] = heard[newer]
+        at, interval = np.flatnonzero(newer)[~np.isnan(interval)], interval[~np.isnan(interval)]
+        # The silence that was told is none of its intervals.
+        at, interval = at[~self.silent[at]], interval[~self.silent[at]]
+        old = self._usual[at]
+        learned = old + LEARNING_RATE * (np.minimum(interval, 4 * old) - old)
+        self._usual[at] = np.where(np.isnan(old), interval, learned)
+        self._longest[at] = np.maximum(self._longest[at], interval)
+        self._count[at] += 1
+
+    def deviations(self) -> Iterator[Deviation]:
+        """Yields what is silent: each signal of a place, or of a node where all GPUs or ports of it are silent."""
+        if not self.silent.any():
+            return
+        keys = list(self.keys)
+        whole = self._find_silent_nodes(keys)
+        told: set[tuple[str, Entity]] = set()
+        for source in np.flatnonzero(self.silent).tolist():
+            name, place = keys[source]
+            node = Entity("node", self._node_of(place))
+            at = node if (name, node) in whole else place
+            for cell in self._cells_of[source][:MOST_SIGNALS]:
+                signal = self.cells.signals[cell]
+                if (signal.id, at) not in told:
+                    told.add((signal.id, at))
+                    value, since = float(self.cells.value[cell]), float(self._newest[source])
+                    yield Deviation(signal, at, PAST, SILENT, since, np.nan, value)
+
+    def _find_silent_nodes(self, keys: list[tuple[str, Entity]]) -> set[tuple[str, Entity]]:
+        """Returns the nodes of which several places are known and all are silent, by exporter."""
+        found: dict[tuple[str, Entity], list[bool]] = {}
+        for (name, place), silent, count in zip(keys, self.silent.tolist(), self._count.tolist(), strict=True):
+            if place.kind != "node" and count >= MIN_INTERVALS:
+                found.setdefault((name, Entity("node", self._node_of(place))), []).append(silent)
+        return {key for key, some in found.items() if len(some) > 1 and all(some)}
+
+    def _node_of(self, place: Entity) -> str:
+        if place.kind == "port":
+            port = self.cells.topology.port.get(place.name)
+            return port.node if port is not None else place.name
+        return place.name.rsplit("/", 1)[0] if place.kind == "gpu" else place.name
