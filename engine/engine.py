@@ -178,6 +178,11 @@ class Engine:
         if self._symptoms is not None:
             prepare_cells(self._symptoms.detector)
 
+    def expect_ends(self, ends: Mapping[SeriesKey, float]) -> None:
+        """Tells until when there may be samples at all, in seconds since 1970: what ends then has not fallen silent."""
+        if self._symptoms is not None:
+            self._symptoms.detector.silences.expect_ends(ends)
+
     def take_over(self, before: "Engine", table: SeriesTable, numbers: Index) -> None:
         """Goes on with all that another engine knows of what both have: windows, pasts, holds and incidents.
 

@@ -5,8 +5,8 @@ would do instead: healthy pasts weigh exponentially, sampling periods and levels
 and an incident may be open for longer than any overlap.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class TrackSetup:
     """Seconds of data that are judged at a time."""
     input_hash: str
     rule_set: RuleSet
+    ends: Mapping[SeriesKey, float] = field(default_factory=dict)
+    """When the inputs of series end, where that is known, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Track:
         engine = Engine(
             rule_set.rules, catalogue(), setup.topology, advice, symptoms=rule_set.symptoms, tick=setup.tick
         )
+        engine.expect_ends(setup.ends)
         table = SeriesTable(list(setup.keys), {key: number for number, key in enumerate(setup.keys)})
         self._player = TickPlayer(engine, table)
         self._input_hash = setup.input_hash
@@ -108,7 +111,8 @@ def judge_track(setup: TrackSetup, segments: Iterator[Segment]) -> tuple[Inciden
 def build_setup(loaded: RecordingData, recording: Recording, rule_set: RuleSet) -> TrackSetup:
     """Returns the setup of a track of a recording whose tick is known."""
     tick = recording.tick or TICK_S
-    return TrackSetup(recording.topology, tuple(loaded.table.keys), tick, loaded.input_hash, rule_set)
+    ends = loaded.samples.list_ends(loaded.table)
+    return TrackSetup(recording.topology, tuple(loaded.table.keys), tick, loaded.input_hash, rule_set, ends)
 
 
 def cut_recording(loaded: RecordingData, recording: Recording, cuts: int | None = None) -> Iterator[Segment]:

@@ -79,6 +79,19 @@ class MergedSamples:
         """Returns all samples, in order of time, then series."""
         return merge_blocks(piece.part(0, len(piece.block)) for piece in self.pieces)
 
+    def list_ends(self, table: SeriesTable) -> dict[SeriesKey, float]:
+        """Returns the time of the last sample of the input of each series, seconds since 1970; of several the last.
+
+        What ends with its input is no silence. Empty where there is one input alone.
+        """
+        found: dict[SeriesKey, float] = {}
+        for piece in self.pieces if len(self.pieces) > 1 else ():
+            until = float(piece.block.time[-1]) if len(piece.block) else -np.inf
+            for number in piece.numbers[piece.numbers >= 0].tolist():
+                key = table.keys[number]
+                found[key] = max(found.get(key, until), until)
+        return found
+
     def tick_numbers(self, tick: float) -> F64:
         """Returns [tick] the numbers of the ticks, of so many seconds, in which samples come."""
         found = [np.unique(np.ceil(piece.block.time / tick)) for piece in self.pieces]

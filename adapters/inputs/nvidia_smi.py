@@ -6,10 +6,13 @@ header needs the label `query`: what was given to `--query-gpu`.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import BinaryIO
+
+import numpy as np
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
@@ -56,6 +59,10 @@ MESSAGE = re.compile(
 )
 """How lines begin that the program writes in place of rows while it cannot reach the driver or a GPU."""
 MAX_SHOWN = 80
+ANSWERS, SOURCE = "skewscope_host_up", "nvidia-smi"
+"""Metric that says whether a poll was answered, and its label `source`."""
+POLL_S = 0.5
+"""Rows further apart are of two polls."""
 KNOWN = re.compile(r"(?:utilization|clocks|power|temperature|memory|clocks_event_reasons|ecc\.errors|pcie)\.[\w.]+")
 
 
@@ -84,10 +91,15 @@ class CsvReader:
     """Lines of the program in place of rows."""
     first_message: str = ""
     """The first of them, with its line."""
+    polls: list[float] = field(default_factory=list)
+    """Time of the first row of each poll that gave rows."""
+    failed: list[int] = field(default_factory=list)
+    """Of each line in place of rows: how many polls had given rows by then."""
 
     def count_message(self, number: int, text: str) -> None:
         """Counts a line that the program wrote in place of rows: there is no sample then."""
         self.messages += 1
+        self.failed.append(len(self.polls))
         self.first_message = self.first_message or f"{text[:MAX_SHOWN]!r} (line {number})"
 
     def message_note(self) -> str:
@@ -96,6 +108,20 @@ class CsvReader:
             return ""
         lines = "a line in place of a row" if self.messages == 1 else f"{self.messages} lines in place of rows"
         return f"nvidia-smi wrote {lines}, first {self.first_message}; nothing is known of its GPUs then"
+
+    def add_answers(self) -> None:
+        """Adds whether each poll was answered, where one was not; lines without a time lie evenly between two polls."""
+        if not self.failed or len(self.polls) < 2:
+            return
+        usual = float(np.median(np.diff(self.polls)))
+        labels = {"node": self.node, "source": SOURCE}
+        for time in self.polls:
+            self.collector.add(ANSWERS, labels, time, 1.0)
+        for before, count in sorted(Counter(self.failed).items()):
+            begin = self.polls[before - 1] if before else self.polls[0] - (count + 1) * usual
+            step = (self.polls[before] - begin) / (count + 1) if 0 < before < len(self.polls) else usual
+            for number in range(1, count + 1):
+                self.collector.add(ANSWERS, labels, begin + number * step, 0.0)
 
     def read_row(self, number: int, cells: list[str]) -> None:
         """Adds the samples of a row.
@@ -109,6 +135,8 @@ class CsvReader:
             raise self.input_error(
                 number, f"the timestamp {known['timestamp']!r:.40}", "one such as 2026/11/22 10:00:00.123"
             )
+        if not self.polls or time - self.polls[-1] > POLL_S:
+            self.polls.append(time)
         place = {label: known.get(name, "") for name, label in IDENTITY.items()}
         place["node"] = place["node"] or self.node
         self.rows += 1
@@ -201,6 +229,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     if not reader.rows:
         found = broken[1] if broken else "no row"
         raise reader.input_error(broken[0] if broken else 0, found, "rows of nvidia-smi in CSV")
+    reader.add_answers()
     cut = f"ends inside a row (line {broken[0]}), which is left out" if broken else ""
     has_host = any(column.name == "hostname" for column in reader.columns)
     reader.collector.note = join_notes(cut, reader.message_note(), "" if has_host else unnamed)

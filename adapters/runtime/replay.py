@@ -106,6 +106,7 @@ def replay(
     recording = replace(recording, tick=tick)
     _check_work(loaded, recording, most_seconds, every_tick=keep_snapshots or history is not None)
     with build_runtime(recording.topology, known, loaded.table, tick=tick) as runtime:
+        runtime.engine.expect_ends(loaded.samples.list_ends(loaded.table))
         keep = through(recording.topology) if through else _keep_all
         kept: list[Snapshot] = []
         sinks = [kept.append] if keep_snapshots else []

@@ -5,11 +5,12 @@ come for several times as long while those of other places have, the place is si
 something of the collector, and what comes once a step or a request says something of the work: neither is judged here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.cells import (
@@ -30,6 +31,9 @@ MISSED_INTERVALS = 5.0
 LONGEST_TIMES = 1.5
 """...for so many times the longest one so far, and for `MIN_SILENCE_S`."""
 LEARNING_RATE = 0.2
+MIN_LIVE_NODES = 3
+"""Nodes that are still heard of where all of a node falls silent: of two, one may just have been recorded for longer
+(judgement; set on recordings of pairs of nodes)."""
 MOST_SIGNALS = 4
 """Signals that are told of a silent place."""
 
@@ -39,12 +43,20 @@ class Silences:
     """When each place was last heard of, by exporter. Arrays are [source]; a source is the series of one place."""
 
     cells: JudgedCells
+    ends: dict[tuple[str, Entity], float] = field(default_factory=dict)
+    """When the input of a source ends, in seconds since 1970, where that is known."""
     keys: dict[tuple[str, Entity], int] = field(default_factory=dict)
     """Number of each source, by how its signals begin and place."""
     _source: Index = field(default_factory=lambda: np.empty(0, np.intp))
     """[cell] its source, or -1."""
     _family: Index = field(default_factory=lambda: np.empty(0, np.intp))
     _families: dict[str, int] = field(default_factory=dict)
+    _node: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """Number of its node, one for each family."""
+    _node_families: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """[node] its family."""
+    _end: F64 = field(default_factory=lambda: np.empty(0))
+    """When the input ends, in seconds since 1970; infinite where that is not known."""
     _cells_of: list[list[int]] = field(default_factory=list)
     _newest: F64 = field(default_factory=lambda: np.empty(0))
     """Seconds since 1970."""
@@ -56,6 +68,13 @@ class Silences:
     silent: Mask = field(default_factory=lambda: np.empty(0, bool))
     """Whether it is silent while others go on."""
 
+    def expect_ends(self, ends: Mapping[SeriesKey, float]) -> None:
+        """Tells when the inputs of series end, in seconds since 1970."""
+        for key, end in ends.items():
+            kind = self.cells.state.kinds.get(key.signal, key.kind)
+            source = key.signal.partition(".")[0], Entity(kind, key.entity)
+            self.ends[source] = max(self.ends.get(source, end), end)
+
     def grow(self) -> None:
         """Makes room for new cells."""
         begun = len(self._source)
@@ -64,6 +83,11 @@ class Silences:
         more = len(self.keys) - len(self._newest)
         families = [self._families.setdefault(name, len(self._families)) for name, _ in self.keys]
         self._family = np.array(families, np.intp)
+        places = [(name, self._node_of(place)) for name, place in self.keys]
+        numbers = {one: number for number, one in enumerate(dict.fromkeys(places))}
+        self._node = np.array([numbers[one] for one in places], np.intp)
+        self._node_families = np.array([self._families[name] for name, _ in numbers], np.intp)
+        self._end = np.array([self.ends.get(key, np.inf) for key in self.keys])
         nan = np.full(more, np.nan)
         self._newest, self._usual = np.concatenate((self._newest, nan)), np.concatenate((self._usual, nan))
         self._longest = np.concatenate((self._longest, np.zeros(more)))
@@ -99,7 +123,17 @@ class Silences:
         with np.errstate(invalid="ignore"):
             others_go_on = last[self._family] - self._newest > limit
         # What was heard of once and is gone for good still counts: a fleet that shrinks to half is not all ill.
-        self.silent = quiet & others_go_on & (quiets <= lives)[self._family]
+        is_cut_off = self._newest > self._end - limit
+        are_many = (quiets <= lives)[self._family] & self._have_witnesses(live)
+        self.silent = quiet & ~is_cut_off & others_go_on & are_many
+
+    def _have_witnesses(self, live: Mask) -> Mask:
+        """Returns [source] whether others on its node are heard of, or enough other nodes."""
+        beside = np.bincount(self._node, weights=live, minlength=len(self._node_families))[self._node] > 0
+        nodes = np.unique(self._node[live])
+        counts = np.bincount(self._node_families[nodes], minlength=len(self._families))
+        enough: Mask = counts[self._family] >= MIN_LIVE_NODES
+        return beside | enough
 
     def _hear(self, new: NewSamples) -> None:
         source = self._source[new.cells]

@@ -1,5 +1,6 @@
 import io
 
+import numpy as np
 import pytest
 
 from skewscope.adapters.inputs import dcgmi_dmon, nvidia_smi, nvidia_smi_dmon
@@ -20,7 +21,7 @@ def read(module, text, name="logs/n0.csv", **labels):
 def samples(series):
     """Returns (seconds after the start, value) of each sample by metric and GPU."""
     return {
-        (one.metric, dict(one.labels)["gpu"]): [
+        (one.metric, dict(one.labels).get("gpu", "")): [
             (t - START, v) for t, v in zip(one.times.tolist(), one.values, strict=True)
         ]
         for one in series
@@ -61,7 +62,12 @@ def test_what_the_program_says_of_itself_is_no_row_and_is_told(message, times, s
     header, *rows = NVIDIA_SMI.splitlines(keepends=True)
     text = "".join([header, rows[0], f"{message}\n" * times, *rows[1:]])
     found = read(nvidia_smi, text)
-    assert samples(found) == samples(read(nvidia_smi, NVIDIA_SMI))
+    told = samples(found)
+    answers = told.pop((nvidia_smi.ANSWERS, ""))
+    assert told == samples(read(nvidia_smi, NVIDIA_SMI))
+    # Lines without a time lie evenly between the polls around them.
+    failed = [(0.125 + n / (times + 1), 0.0) for n in range(1, times + 1)]
+    assert np.allclose(answers, [(0.125, 1.0), *failed, (1.125, 1.0)], rtol=0, atol=1e-5)
     assert said in found[0].note
     assert "(line 3); nothing is known of its GPUs then" in found[0].note
     with pytest.raises(InputError, match="no row"):
