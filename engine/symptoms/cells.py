@@ -7,16 +7,16 @@ grow, so that what is learned about them stays in place when new series appear.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Protocol
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
-from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.incident import Impact, IncidentEvidence
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Group, Topology
 from skewscope.engine.symptoms.gpu_peers import groups_by_member, peer_sets_of_gpu
+from skewscope.engine.symptoms.means import HISTOGRAM, SUM, HistogramMeans, last_part
+from skewscope.engine.symptoms.samples import NewSamples, SampleSource, SignalRows
 from skewscope.kb.model import Judgement, Signal
 from skewscope.rules.entity_kinds import kind_of
 
@@ -232,72 +232,8 @@ def judged_signals(signals: Mapping[str, Signal]) -> list[str]:
     wholes = {s.judged.part_of for s in signals.values() if s.judged is not None}
     found = [s for s in signals.values() if s.judged is not None and (s.judged.bad != "none" or s.id in wholes)]
     found = [s for s in found if s.judged is not None and s.judged.role in ROLES]
-    found = [s for s in found if kind_of(s.entity) not in UNJUDGED_KINDS and s.type != "histogram"]
+    found = [s for s in found if kind_of(s.entity) not in UNJUDGED_KINDS]
     return [s.id for s in sorted(found, key=lambda s: (ROLES.index(s.judged.role) if s.judged else 0, s.id))]
-
-
-class SignalRows(Protocol):
-    """The series of one signal."""
-
-    @property
-    def version(self) -> int:
-        """Grows when a series is added."""
-
-    @property
-    def selectors(self) -> Sequence[str]:
-        """[row] labels that tell series of one entity apart."""
-
-    @property
-    def series(self) -> Index:
-        """[row, entity] numbers of series; -1 for none."""
-
-
-class SampleSource(Protocol):
-    """The state of all series, as far as cells read it."""
-
-    @property
-    def signals(self) -> Mapping[str, Signal]:
-        """Signals by id."""
-
-    @property
-    def entities(self) -> EntityIndex:
-        """Entities by kind."""
-
-    @property
-    def kinds(self) -> Mapping[str, str]:
-        """The kind of entity of each signal in `rows`."""
-
-    @property
-    def rows(self) -> Mapping[str, SignalRows]:
-        """The series of each signal that is read."""
-
-    @property
-    def latest(self) -> F64:
-        """[series] newest value; NaN after a gap."""
-
-    @property
-    def times(self) -> F64:
-        """[series] time of the newest sample, seconds since 1970."""
-
-    def rows_of(self, name: str) -> SignalRows:
-        """Returns the rows of a signal, as wide as its kind is now."""
-
-    def fresh_values(self, series: Index | slice) -> F64:
-        """Returns [series] values, NaN for stale ones."""
-
-    def counter_totals(self, series: Index | slice) -> tuple[F64, F64]:
-        """Returns ([series] totals, [series] times in seconds)."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewSamples:
-    """The cells that have a new sample in this tick, [k] each."""
-
-    cells: Index
-    value: F64
-    """In the signal's unit; of a counter its rate per second since the sample before."""
-    time: F64
-    """Seconds since 1970."""
 
 
 @dataclass
@@ -322,6 +258,8 @@ class JudgedCells:
     """Of a counter: usual seconds between two changes."""
     total: F64 = field(default_factory=lambda: np.empty(0))
     """Of a counter: its total at the last change."""
+    means: HistogramMeans = field(init=False)
+    """What histograms counted; their cells have the mean of the newest observations."""
     pair_cell: Index = field(default_factory=lambda: np.empty(0, np.intp))
     pair_set: Index = field(default_factory=lambda: np.empty(0, np.intp))
     set_sizes: Index = field(default_factory=lambda: np.empty(0, np.intp))
@@ -344,6 +282,7 @@ class JudgedCells:
 
     def __post_init__(self) -> None:
         rows = self.state.rows
+        self.means = HistogramMeans(self.state)
         self._wanted = [name for name in judged_signals(self.state.signals) if name in rows]
         self._wanted_rows = [rows[name] for name in self._wanted]
         self._groups_of_node = groups_by_member(self.topology)
@@ -379,6 +318,9 @@ class JudgedCells:
         signal, rows, kind = self.state.signals[name], self.state.rows_of(name), self.state.kinds[name]
         names = self.state.entities.names[kind]
         for row, selector in enumerate(rows.selectors):
+            # The mean of its observations stands for a histogram.
+            if signal.type == HISTOGRAM and last_part(selector) != SUM:
+                continue
             series = rows.series[row, : len(names)]
             new = np.flatnonzero(series >= 0)
             new = new[~self._is_known(series[new])]
@@ -412,6 +354,7 @@ class JudgedCells:
         self.is_counter = np.concatenate((self.is_counter, counts))
         for name in ("value", "time", "change_time", "renewal", "total"):
             setattr(self, name, np.concatenate((getattr(self, name), nan)))
+        self.means.grow(self.signals, self.selectors, [place.name for place in self.places])
 
     def _join_sets(self, cells: Iterable[int]) -> None:
         pairs, sets = [], []
@@ -525,11 +468,18 @@ class JudgedCells:
             new = ~np.isnan(times) & ~np.isnan(latest) & ~(times <= self.time[some])
         self.value[some[np.isnan(fresh)]] = np.nan
         at, latest, times = some[new], latest[new], times[new]
+        is_mean = self.means.place[at] >= 0
+        if is_mean.any():
+            averaged, means, ends = self.means.read(at[is_mean])
+            self.value[averaged], self.time[averaged] = means, ends
+            at, latest, times = at[~is_mean], latest[~is_mean], times[~is_mean]
+        else:
+            averaged = at[:0]
         counting = self.is_counter[at]
         gauges, counters = at[~counting], at[counting]
         self.value[gauges], self.time[gauges] = latest[~counting], times[~counting]
         moved = self._read_counters(counters)
-        cells = np.sort(np.concatenate((gauges, moved)))
+        cells = np.sort(np.concatenate((gauges, moved, averaged)))
         return NewSamples(cells, self.value[cells], self.time[cells])
 
     def _read_counters(self, cells: Index) -> Index:

@@ -26,6 +26,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "paths": ("_run", "_little", "_is_idle", "_is_little", "_since", "_before", "_little_since"),
 }
 """Arrays of the parts of a detector that judge some of the cells, [cell that it judges]."""
+MEANS = ("sum_before", "count_before")
 SOURCES = ("_newest", "_usual", "_longest", "_count", "silent")
 MEMBERS = ("_total", "_time", "_rate", "_weight", "_evidence", "_since", "_crossed", "_told")
 
@@ -66,6 +67,7 @@ def transfer_detector(now: SymptomDetector, before: SymptomDetector, entities: E
     """
     places = _match_cells(now.cells, before.cells)
     copy_items(now.cells, before.cells, CELLS, places.cells)
+    copy_items(now.cells.means, before.cells.means, MEANS, places.of_part(now.cells.means, before.cells.means))
     copy_items(now, before, ("_floor", "_last"), places.cells)
     copy_items(now.shifts, before.shifts, LEVELS, places.cells)
     _transfer_peers(now.peers, before.peers, places)

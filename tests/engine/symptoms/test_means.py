@@ -1,0 +1,75 @@
+"""Histograms are judged by the mean of what they newly observed."""
+
+import numpy as np
+import pytest
+
+from skewscope.engine.ingest.feed import Block, SeriesKey
+from tests.support.symptom_world import SymptomWorld, pool_of_replicas
+
+PARTS = ("sum", "count", "bucket:1", "bucket:+Inf")
+
+
+class ServingWorld(SymptomWorld):
+    """Replicas whose requests are counted by histograms."""
+
+    def __init__(self, replicas=1):
+        super().__init__(fleet=pool_of_replicas(replicas))
+        self.names = "ABCDEFGH"[:replicas]
+        self.missing = set()
+        self.counted = dict.fromkeys(((name, part) for name in self.names for part in PARTS), 0.0)
+
+    def serve(self, seconds, means, rate=5, seed=1, signal="serve.e2e"):
+        """Serves so many requests a second, whose mean time each replica has."""
+        rng = np.random.default_rng(seed)
+        for _ in range(seconds):
+            for name in self.names:
+                took = means[name] * rng.gamma(4, 0.25, rate)
+                self.counted[name, "sum"] += took.sum()
+                self.counted[name, "count"] += rate
+            self.t += 1
+            told = {key: value for key, value in self.counted.items() if key[1] not in self.missing}
+            keys = [SeriesKey(signal, "replica", name, part) for name, part in told]
+            numbers = np.array([self.table.number(key) for key in keys], np.int32)
+            block = Block(np.full(len(keys), self.t), numbers, np.array(list(told.values())))
+            self.state.begin_tick(self.t)
+            self.state.ingest(block, self.table)
+            self.state.refresh()
+            self.tracker.step(self.t, ())
+
+
+def test_requests_that_take_longer_are_told_with_their_mean():
+    world = ServingWorld()
+    world.serve(120, {"A": 2.0})
+    assert not world.incidents()
+    world.serve(90, {"A": 6.0})
+    (found,) = world.incidents()
+    assert (found.condition, found.name) == ("slow-responses", "A")
+    (item,) = found.evidence
+    assert item.expr == "serve.e2e"
+    assert item.unit == "s"
+    assert item.value == pytest.approx(6.0, rel=0.4)
+
+
+def test_the_slow_one_of_several_replicas_is_told():
+    world = ServingWorld(4)
+    world.serve(120, dict.fromkeys("ABCD", 2.0))
+    assert not world.incidents()
+    world.serve(120, {"A": 2.0, "B": 2.0, "C": 6.0, "D": 2.0})
+    assert {one.name for one in world.incidents()} == {"C"}
+
+
+def test_a_mean_of_few_requests_says_nothing():
+    world = ServingWorld()
+    world.serve(120, {"A": 2.0})
+    world.serve(1, {"A": 60.0}, rate=4)
+    world.serve(30, {"A": 2.0}, rate=0)
+    assert not world.incidents()
+
+
+@pytest.mark.parametrize("part", ["sum", "count"])
+def test_a_histogram_without_a_part_is_not_judged(part):
+    world = ServingWorld()
+    world.missing = {part}
+    world.serve(120, {"A": 2.0})
+    world.serve(90, {"A": 6.0})
+    assert not world.incidents()
