@@ -51,7 +51,8 @@ class HistogramMeans:
             self._names.append((signals[cell].id, counted, entities[cell]))
         sums = [self._find(signals[cell].id, selectors[cell], entities[cell]) for cell in added]
         self._sums = np.concatenate((self._sums, np.array(sums, np.intp)))
-        self._counts = np.concatenate((self._counts, np.full(len(added), -1, np.intp)))
+        counts = [self._find(*self._names[self.place[cell]]) for cell in added]
+        self._counts = np.concatenate((self._counts, np.array(counts, np.intp)))
         nan = np.full(len(added), np.nan)
         self.sum_before = np.concatenate((self.sum_before, nan))
         self.count_before = np.concatenate((self.count_before, nan))
