@@ -16,6 +16,7 @@ from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.balance import IdlePaths, RequestShares, UnevenLinks, find_parallel_links
 from skewscope.engine.symptoms.cells import (
     BURST_S,
+    COMPARABLE_LOAD,
     DISTINCT_ROLES,
     FLAP_S,
     FLAPS,
@@ -225,6 +226,8 @@ class SymptomDetector:
         """[cell] the pool whose replicas take the load of one another, or -1."""
         self._load_series: Index = np.empty(0, np.intp)
         """[cell] the series that shows whether its replica serves requests, or -1."""
+        self._load_pool: Index = np.empty(0, np.intp)
+        """[cell] the pool of that replica, or -1."""
         self._is_distinct: Mask = none
         self._by_past: Mask = none
         self._last: F64 = nothing
@@ -295,6 +298,8 @@ class SymptomDetector:
         )
         judged_by_load = np.array([role in LOADED_ROLES for role in roles], bool)
         self._load_series = np.array([cells.load_series(n) if judged_by_load[n] else -1 for n in range(size)], np.intp)
+        found_load = self._load_series >= 0
+        self._load_pool = np.array([self.requests.pool_of(n) if found_load[n] else -1 for n in range(size)], np.intp)
         for part in (self.progress, self.steps, self.errors, self.states, self.paths, self.requests, self.silences):
             part.grow()
         if self.links is not None:
@@ -309,7 +314,7 @@ class SymptomDetector:
         with np.errstate(invalid="ignore"):
             idle = gated & ~(value[self._ties.given] > self._ties.load)
             load = self.state.fresh_values(self._load_series) if loaded.any() else value
-            gone = loaded & np.isnan(load)
+            gone = loaded & (np.isnan(load) | self._has_little_load(load))
             if pooled.any():
                 gone |= pooled & self.requests.unsettled[self._pool]
             found = np.where(idle | gone | (loaded & ~(load > 0)), np.nan, value)
@@ -318,6 +323,15 @@ class SymptomDetector:
             self.peers.drop(gone)
         found[self._ties.is_yield] /= value[self._ties.given[self._ties.is_yield]]
         return found
+
+    def _has_little_load(self, load: F64) -> Mask:
+        """Returns [cell] whether its replica has far less load than the busiest one of its pool."""
+        pooled = self._load_pool >= 0
+        if not pooled.any():
+            return pooled
+        most = np.zeros(int(self._load_pool.max()) + 1)
+        np.fmax.at(most, self._load_pool[pooled], load[pooled])
+        return pooled & (load < COMPARABLE_LOAD * most[self._load_pool])
 
     def _whole_times(self) -> F64:
         """Returns [cell] the newest sample in seconds of what it is a part of; infinite where that is not known."""
