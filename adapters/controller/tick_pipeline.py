@@ -23,7 +23,7 @@ from skewscope.adapters.controller.store import IncidentEvent, Store, StoreError
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
 from skewscope.adapters.controller.unplaced_series import ClaimedSeries, SeriesCounts, merge_counts
 from skewscope.adapters.controller.view_publisher import ViewPublisher
-from skewscope.adapters.notify.open_reports import OpenReport, Place
+from skewscope.adapters.notify.open_reports import BelievedOpen, OpenReport, Place
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span
 from skewscope.adapters.sources.common.base import SourceBatch
@@ -94,6 +94,8 @@ class TickPipeline:
     """Active and future silences, and those that ended since the last tick."""
     context: tuple[ContextFact, ...] = ()
     """What policies are told from outside."""
+    believed: Mapping[str, BelievedOpen] = field(default_factory=dict)
+    """What receivers believe to be open, by event notifier, where that is certain."""
     inherited: tuple[OpenReport, ...] = ()
     """What other controllers have reported as open, and this one has not."""
     effects: EffectMeter | None = None
@@ -142,6 +144,8 @@ class TickPipeline:
         snapshot = replace(snapshot, incidents=incidents)
         self._expire_silences(t)
         hidden = match_silences(self.silences, incidents, self.topology, t)
+        waiting = {one.id for one in self.restored.waiting_incidents()}
+        self.store_writer.outbox.reopen_closed(t, self.believed, waiting)
         self.store_writer.queue_notifications(t, incidents, hidden)
         # Only stored incidents are reported: an incident and its notifications are written together.
         events = self.store_writer.write_tick(t, incidents, changes)

@@ -24,7 +24,7 @@ from skewscope.adapters.notify.base import (
 )
 from skewscope.adapters.notify.handover import Handover
 from skewscope.adapters.notify.notifier_state import NotifierState
-from skewscope.adapters.notify.open_reports import OpenReport, Place
+from skewscope.adapters.notify.open_reports import BelievedOpen, OpenReport, Place
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
@@ -111,6 +111,11 @@ class NotifierTask:
     def __post_init__(self) -> None:
         self.state = NotifierState(self.notifier.scope)
         self.since = self.clock.now()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that there is to report is processed."""
+        return self.idle and not self.wakeup.is_set() and not self.ends
 
     async def attempt(self, doing: "asyncio.Future[None] | asyncio.Task[None]") -> DeliveryError | None:
         """Awaits a call of the notifier; returns its error, None on success."""
@@ -229,6 +234,16 @@ class Dispatcher:
                 if place in self.handover.reports_of(name).by_place:
                     self._tasks[name].ends.append(end)
                     self._tasks[name].wakeup.set()
+
+    def believed_open(self) -> Mapping[str, BelievedOpen]:
+        """Returns what receivers believe to be open, by event notifier; without those where that is not certain now.
+
+        It is certain while this controller notifies, has heard of the reports of another one, and has delivered all.
+        """
+        if not self.handover.is_shared or not self.is_active() or not self._complete:
+            return {}
+        reports = {name: self.handover.reports_of(name) for name in self._event_notifiers()}
+        return {name: one.believed() for name, one in reports.items() if one.known and self._tasks[name].is_done}
 
     def _event_notifiers(self) -> list[str]:
         return [name for name, task in self._tasks.items() if is_event_notifier(task.notifier)]

@@ -83,6 +83,19 @@ def parse_report(data: object) -> OpenReport | None:
     return OpenReport(**named, opened_at=float(opened_at), is_confirmed=is_confirmed is True)
 
 
+@dataclass(frozen=True, slots=True)
+class BelievedOpen:
+    """The incidents that a receiver believes to be open."""
+
+    places: frozenset[Place]
+    ids: frozenset[str]
+    """Their ids, and those that this controller gives them."""
+
+    def has(self, one: Incident) -> bool:
+        """Returns whether an incident of this controller is among them; it may have been located anew meanwhile."""
+        return one.id in self.ids or (one.condition, one.kind, one.name) in self.places
+
+
 @dataclass
 class OpenReports:
     """What the receiver of one notifier believes."""
@@ -141,6 +154,12 @@ class OpenReports:
 
     def _put(self, report: OpenReport) -> None:
         self.by_place[report.place] = report
+
+    def believed(self) -> BelievedOpen:
+        """Returns what the receiver believes to be open."""
+        known = {report.id for report in self.by_place.values()}
+        own = {id_ for id_, name in self.renamed.items() if name in known}
+        return BelievedOpen(frozenset(self.by_place), frozenset(known | own))
 
     def as_json(self) -> list[Any] | None:
         """Returns it as JSON values; None where too many are open."""

@@ -21,6 +21,7 @@ from skewscope.adapters.notify.base import (
     NotificationScope,
 )
 from skewscope.adapters.notify.notifier_state import NotifierState
+from skewscope.adapters.notify.open_reports import BelievedOpen
 from skewscope.engine.model.incident import Incident, parse_incident
 
 TABLES = (
@@ -35,6 +36,9 @@ ACTION_TABLES = (
     "CREATE TABLE acting (teller TEXT NOT NULL, action TEXT NOT NULL, PRIMARY KEY (teller, action)) STRICT",
 )
 """Another part: which notifiers were sent news of an action. They get its end even if its incident is over by then."""
+REOPEN_S = 20.0
+"""Seconds for which an incident fires after another controller reported its end, before it is reported again: two
+controllers may see an end some seconds apart."""
 MAX_WAITING = 10_000
 """Notifications that wait per notifier; above that the oldest are dropped."""
 
@@ -62,6 +66,8 @@ class Outbox:
     dropped: dict[str, int] = field(default_factory=dict)
     """Notifications dropped because too many waited, by notifier."""
     _states: dict[str, NotifierState] = field(default_factory=dict)
+    _closed_since: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Since when a receiver has believed an incident to be over that fires here, by notifier and id."""
 
     def restore(self, connection: sqlite3.Connection) -> None:
         """Restores the state of the last run; deletes rows of notifiers that no longer exist."""
@@ -82,6 +88,27 @@ class Outbox:
         """Returns the updates of a tick with their notifiers; to be written before the next tick."""
         there = tuple(incidents)
         return [(name, reported) for name, desk in self._states.items() for reported in desk.update(t, there, silenced)]
+
+    def reopen_closed(self, t: float, believed: Mapping[str, BelievedOpen], waiting: Collection[str]) -> None:
+        """Lets incidents be reported again that fire here, and whose end another controller reported.
+
+        That one may have seen a fault end and begin again where this one sees a single one.
+
+        Args:
+            t: time of the tick.
+            believed: what receivers believe to be open, by notifier; without those of which that is not certain.
+            waiting: ids of the incidents of an earlier run that wait for their data.
+        """
+        closed = {
+            (name, id_): state
+            for name, state in self._states.items()
+            if name in believed
+            for id_, one in state.reported.items()
+            if id_ not in waiting and not believed[name].has(one)
+        }
+        self._closed_since = {key: self._closed_since.get(key, t) for key in closed}
+        for name, id_ in [key for key, since in self._closed_since.items() if t - since >= REOPEN_S]:
+            del closed[name, id_].reported[id_], self._closed_since[name, id_]
 
     def collect_action_news(
         self, connection: sqlite3.Connection, t: float, news: ActionNews

@@ -72,8 +72,10 @@ class Deviation:
 
     @property
     def size(self) -> float:
-        """How far it is from the healthy value, as a factor of at least 1."""
+        """How far it is from the healthy value, as a factor of at least 1; 1 where nothing is known any more."""
         ratio = abs(self.ratio)
+        if math.isnan(ratio):
+            return 1.0
         return max(ratio, 1 / ratio) if ratio > 0 else 10.0
 
     @property

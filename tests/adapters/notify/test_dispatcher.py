@@ -363,6 +363,24 @@ def test_the_end_of_what_another_reported_is_reported_once(incidents, unjudged, 
     going_with_another(test)
 
 
+def test_what_receivers_believe_is_certain_once_all_is_delivered_to_them():
+    async def test(office, clock, mail, posts):
+        await settled()
+        (believed,) = office.believed_open().values()
+        assert believed.has(ONE)
+        mail.letters = [Notification(1, 1001.0, IncidentUpdate(RESOLVED, "", ONE))]
+        told(office, ONE)
+        assert office.believed_open() == {}
+        await until(lambda: posts.sent)
+        await settled()
+        (believed,) = office.believed_open().values()
+        assert not believed.has(ONE)
+        office.is_active = lambda: False
+        assert office.believed_open() == {}
+
+    going_with_another(test)
+
+
 def test_a_jump_of_the_clock_is_no_time_in_which_nothing_fired():
     async def test(office, clock, mail, posts):
         for t in (1000.0, 1001.0, 1001.0 + 3650 * 86400.0, 1002.0):

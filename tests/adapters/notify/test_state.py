@@ -10,7 +10,8 @@ from skewscope.adapters.controller.store import Store, StoreReader
 from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import CHANGED, OPENED, RESOLVED, WITHDRAWN, NotificationScope
 from skewscope.adapters.notify.notifier_state import NotifierState
-from skewscope.adapters.notify.outbox import Outbox
+from skewscope.adapters.notify.open_reports import BelievedOpen
+from skewscope.adapters.notify.outbox import REOPEN_S, Outbox
 from skewscope.engine.model.incident import SYMPTOM, Explanation
 from tests.adapters.notify.incidents import incident, over
 
@@ -169,3 +170,46 @@ def test_of_too_many_letters_the_oldest_are_dropped(tmp_path, monkeypatch):
     turned(store, box, 1.0, [incident(n) for n in range(8)])
     assert [number for number, _ in letters(store)] == [4, 5, 6, 7, 8]
     assert box.dropped == {"a": 3}
+
+
+# --- another controller reported its end
+
+
+NOTHING_OPEN = BelievedOpen(frozenset(), frozenset())
+
+
+def desk_that_reported(one):
+    box = Outbox({"e": NotificationScope()}, _states={"e": NotifierState(NotificationScope())})
+    assert whats(update for _, update in box.collect_updates(1.0, [one], {})) == [(OPENED, one.id)]
+    return box
+
+
+@pytest.mark.parametrize(
+    ("believed", "waiting", "is_reopened"),
+    [
+        ({"e": NOTHING_OPEN}, (), True),
+        ({"e": BelievedOpen(frozenset({("tp-straggler", "rank", "n3")}), frozenset())}, (), False),
+        ({"e": BelievedOpen(frozenset(), frozenset({"i-3"}))}, (), False),
+        ({"e": NOTHING_OPEN}, ("i-3",), False),
+        ({}, (), False),
+    ],
+    ids=["closed", "open at its place", "open elsewhere", "waits for its data", "not certain"],
+)
+def test_what_fires_here_and_another_controller_ended_is_reported_again(believed, waiting, is_reopened):
+    one = incident(3)
+    box, told = desk_that_reported(one), []
+    for t in range(2, 4 + int(REOPEN_S)):
+        box.reopen_closed(float(t), believed, waiting)
+        told += [(t, update.what) for _, update in box.collect_updates(float(t), [one], {})]
+    assert told == ([(2 + int(REOPEN_S), OPENED)] if is_reopened else [])
+
+
+def test_an_end_that_follows_soon_is_not_reported_again():
+    one = incident(3)
+    box = desk_that_reported(one)
+    for t in (2.0, 10.0):
+        box.reopen_closed(t, {"e": NOTHING_OPEN}, ())
+        assert box.collect_updates(t, [one], {}) == []
+    assert whats(update for _, update in box.collect_updates(11.0, [over(one, 11.0)], {})) == [(RESOLVED, "i-3")]
+    box.reopen_closed(40.0, {"e": NOTHING_OPEN}, ())
+    assert box.collect_updates(40.0, [over(one, 11.0)], {}) == []
