@@ -444,7 +444,7 @@ class Controller:
         self.dispatcher.dispatch(t, incidents, known.snapshot.silenced, mail)
         self.dispatcher.end_orphans(t, incidents, known.unjudged)
         self._active_pipeline.inherited = self.dispatcher.inherited_reports()
-        self._active_pipeline.believed = self.dispatcher.believed_open()
+        self._active_pipeline.believed = self.dispatcher.beliefs()
 
     async def change_silence(self, who: str, what: str, silence: Silence) -> None:
         """Stores a new or changed silence; it takes effect at the next tick.

@@ -2,7 +2,7 @@
 
 SQLite allots this index in pages of 4 KiB and writes the last byte of each, which takes one block of the disk. Where
 blocks are smaller, the rest of a page has none until it is first written through the mapping; on a full disk that write
-ends the process with SIGBUS, which no program can handle (`unixShmMap` in SQLite's `os_unix.c`).
+ends the process with SIGBUS.
 """
 
 import os

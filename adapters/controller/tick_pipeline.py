@@ -145,7 +145,7 @@ class TickPipeline:
         self._expire_silences(t)
         hidden = match_silences(self.silences, incidents, self.topology, t)
         waiting = {one.id for one in self.restored.waiting_incidents()}
-        self.store_writer.outbox.reopen_closed(t, self.believed, waiting)
+        self.store_writer.outbox.reopen(t, self.believed, waiting)
         self.store_writer.queue_notifications(t, incidents, hidden)
         # Only stored incidents are reported: an incident and its notifications are written together.
         events = self.store_writer.write_tick(t, incidents, changes)

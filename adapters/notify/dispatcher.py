@@ -235,7 +235,7 @@ class Dispatcher:
                     self._tasks[name].ends.append(end)
                     self._tasks[name].wakeup.set()
 
-    def believed_open(self) -> Mapping[str, BelievedOpen]:
+    def beliefs(self) -> Mapping[str, BelievedOpen]:
         """Returns what receivers believe to be open, by event notifier; without those where that is not certain now.
 
         It is certain while this controller notifies, has heard of the reports of another one, and has delivered all.
@@ -243,7 +243,7 @@ class Dispatcher:
         if not self.handover.is_shared or not self.is_active() or not self._complete:
             return {}
         reports = {name: self.handover.reports_of(name) for name in self._event_notifiers()}
-        return {name: one.believed() for name, one in reports.items() if one.known and self._tasks[name].is_done}
+        return {name: one.belief() for name, one in reports.items() if one.known and self._tasks[name].is_done}
 
     def _event_notifiers(self) -> list[str]:
         return [name for name, task in self._tasks.items() if is_event_notifier(task.notifier)]

@@ -155,7 +155,7 @@ class OpenReports:
     def _put(self, report: OpenReport) -> None:
         self.by_place[report.place] = report
 
-    def believed(self) -> BelievedOpen:
+    def belief(self) -> BelievedOpen:
         """Returns what the receiver believes to be open."""
         known = {report.id for report in self.by_place.values()}
         own = {id_ for id_, name in self.renamed.items() if name in known}

@@ -89,7 +89,7 @@ class Outbox:
         there = tuple(incidents)
         return [(name, reported) for name, desk in self._states.items() for reported in desk.update(t, there, silenced)]
 
-    def reopen_closed(self, t: float, believed: Mapping[str, BelievedOpen], waiting: Collection[str]) -> None:
+    def reopen(self, t: float, believed: Mapping[str, BelievedOpen], waiting: Collection[str]) -> None:
         """Lets incidents be reported again that fire here, and whose end another controller reported.
 
         That one may have seen a fault end and begin again where this one sees a single one.

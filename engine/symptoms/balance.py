@@ -13,8 +13,9 @@ from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import build_sets
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
-from skewscope.engine.symptoms.cells import LESS, PEERS, SHARES, ZERO, Deviation, JudgedCells, NewSamples
+from skewscope.engine.symptoms.cells import LESS, PEERS, SHARES, ZERO, Deviation, JudgedCells
 from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts, row_median, widen
+from skewscope.engine.symptoms.samples import NewSamples
 
 LOST = 0.2
 """A port that carries less than this part of what its siblings' common change lets expect has lost its traffic."""

@@ -15,8 +15,15 @@ from skewscope.engine.model.incident import Impact, IncidentEvidence
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Group, Topology
 from skewscope.engine.symptoms.gpu_peers import groups_by_member, peer_sets_of_gpu
-from skewscope.engine.symptoms.means import HISTOGRAM, SUM, HistogramMeans, last_part
-from skewscope.engine.symptoms.samples import NewSamples, SampleSource, SignalRows
+from skewscope.engine.symptoms.samples import (
+    HISTOGRAM,
+    SUM,
+    HistogramMeans,
+    NewSamples,
+    SampleSource,
+    SignalRows,
+    last_part,
+)
 from skewscope.kb.model import Judgement, Signal
 from skewscope.rules.entity_kinds import kind_of
 

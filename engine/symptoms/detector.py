@@ -43,13 +43,12 @@ from skewscope.engine.symptoms.cells import (
     Deviation,
     DeviationKey,
     JudgedCells,
-    NewSamples,
-    SampleSource,
     ShiftLimits,
     relate_cells,
 )
 from skewscope.engine.symptoms.levels import LevelShifts, PeerRatios
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
+from skewscope.engine.symptoms.samples import NewSamples, SampleSource
 from skewscope.engine.symptoms.silence import Silences
 
 

@@ -27,8 +27,8 @@ from skewscope.engine.symptoms.cells import (
     STEP_SYMPTOM,
     Deviation,
     JudgedCells,
-    NewSamples,
 )
+from skewscope.engine.symptoms.samples import NewSamples
 
 
 @dataclass

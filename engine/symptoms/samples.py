@@ -1,12 +1,36 @@
-"""What the judgement of single series reads: the state of all series, and the samples that are new in a tick."""
+"""What the judgement of single series reads: the state of all series, new samples, and means of histograms.
+
+A histogram is judged by the mean of its newest observations. A mean of few observations says little, since single
+requests differ by orders of magnitude: one is taken once at least `MIN_OBSERVATIONS` are new, and never of those before
+the first sample.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from skewscope.engine.model.arrays import F64, Index
-from skewscope.engine.model.entities import EntityIndex
 from skewscope.kb.model import Signal
+
+HISTOGRAM = "histogram"
+SUM, COUNT = "sum", "count"
+"""Parts of a histogram, as selectors name them."""
+MIN_OBSERVATIONS = 8
+"""New observations of which a mean is taken: it then varies by a third of what single ones do (judgement)."""
+
+
+class EntityNames(Protocol):
+    """The names and numbers of entities by kind."""
+
+    @property
+    def names(self) -> Mapping[str, Sequence[str]]:
+        """By kind, then number."""
+
+    @property
+    def numbers(self) -> Mapping[str, Mapping[str, int]]:
+        """By kind, then name."""
 
 
 class SignalRows(Protocol):
@@ -33,7 +57,7 @@ class SampleSource(Protocol):
         """Signals by id."""
 
     @property
-    def entities(self) -> EntityIndex:
+    def entities(self) -> EntityNames:
         """Entities by kind."""
 
     @property
@@ -71,3 +95,74 @@ class NewSamples:
     """In the signal's unit; of a counter its rate per second since the sample before."""
     time: F64
     """Seconds since 1970."""
+
+
+@dataclass
+class HistogramMeans:
+    """The histograms among judged series. Arrays are [histogram] but for `place`."""
+
+    state: SampleSource
+    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """The cells of their sums."""
+    place: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """[cell] number of its histogram, or -1."""
+    sum_before: F64 = field(default_factory=lambda: np.empty(0))
+    """Sum and count at the last mean; NaN before the first sample."""
+    count_before: F64 = field(default_factory=lambda: np.empty(0))
+    _sums: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """Their series."""
+    _counts: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """-1 where there is none yet."""
+    _names: list[tuple[str, str, str]] = field(default_factory=list)
+    """Signal, selector of the count, and entity."""
+
+    def grow(self, signals: Sequence[Signal], selectors: Sequence[str], entities: Sequence[str]) -> None:
+        """Makes room for new cells: [cell] signals, selectors and names of entities."""
+        new = range(len(self.place), len(signals))
+        added = [cell for cell in new if signals[cell].type == HISTOGRAM]
+        self.place = np.concatenate((self.place, np.full(len(new), -1, np.intp)))
+        self.place[added] = np.arange(len(added)) + len(self.at)
+        self.at = np.concatenate((self.at, np.array(added, np.intp)))
+        for cell in added:
+            counted = selectors[cell].removesuffix(SUM) + COUNT
+            self._names.append((signals[cell].id, counted, entities[cell]))
+        sums = [self._find(signals[cell].id, selectors[cell], entities[cell]) for cell in added]
+        self._sums = np.concatenate((self._sums, np.array(sums, np.intp)))
+        counts = [self._find(*self._names[self.place[cell]]) for cell in added]
+        self._counts = np.concatenate((self._counts, np.array(counts, np.intp)))
+        nan = np.full(len(added), np.nan)
+        self.sum_before = np.concatenate((self.sum_before, nan))
+        self.count_before = np.concatenate((self.count_before, nan))
+
+    def _find(self, signal: str, selector: str, entity: str) -> int:
+        """Returns a series; -1 for none."""
+        rows = self.state.rows_of(signal)
+        number = self.state.entities.numbers.get(self.state.kinds[signal], {}).get(entity, -1)
+        if number < 0 or selector not in rows.selectors:
+            return -1
+        return int(rows.series[list(rows.selectors).index(selector), number])
+
+    def read(self, cells: Index) -> tuple[Index, F64, F64]:
+        """Returns the cells of which enough observations are new, with their means and times in seconds since 1970.
+
+        Args:
+            cells: those of histograms that have a new sample.
+        """
+        some = self.place[cells]
+        for number in some[self._counts[some] < 0].tolist():
+            self._counts[number] = self._find(*self._names[number])
+        some = some[self._counts[some] >= 0]
+        (sums, times), (counts, _) = (self.state.counter_totals(series[some]) for series in (self._sums, self._counts))
+        first = np.isnan(self.count_before[some])
+        self.sum_before[some[first]], self.count_before[some[first]] = sums[first], counts[first]
+        observed = counts - self.count_before[some]
+        enough = observed >= MIN_OBSERVATIONS
+        means = (sums - self.sum_before[some])[enough] / observed[enough]
+        some, sums, counts, times = some[enough], sums[enough], counts[enough], times[enough]
+        self.sum_before[some], self.count_before[some] = sums, counts
+        return self.at[some], means, times
+
+
+def last_part(selector: str) -> str:
+    """Returns the part of a histogram that a selector names."""
+    return selector.rpartition(",")[2].strip()

@@ -20,8 +20,8 @@ from skewscope.engine.symptoms.cells import (
     SILENT,
     Deviation,
     JudgedCells,
-    NewSamples,
 )
+from skewscope.engine.symptoms.samples import NewSamples
 
 CLOCKED = frozenset({"cc", "dpu", "gpu", "hft", "host", "pcie", "port", "prio", "rdma", "vport"})
 """What exporters sample by the clock, by how the ids of its signals begin."""

@@ -28,9 +28,9 @@ from skewscope.engine.symptoms.cells import (
     STEP_SIGNAL,
     Deviation,
     DeviationKey,
-    SampleSource,
 )
 from skewscope.engine.symptoms.detector import SymptomDetector
+from skewscope.engine.symptoms.samples import SampleSource
 from skewscope.kb.model import Catalogue
 
 NOUN = re.compile(r"\{(\w+)\}")

@@ -366,17 +366,17 @@ def test_the_end_of_what_another_reported_is_reported_once(incidents, unjudged, 
 def test_what_receivers_believe_is_certain_once_all_is_delivered_to_them():
     async def test(office, clock, mail, posts):
         await settled()
-        (believed,) = office.believed_open().values()
+        (believed,) = office.beliefs().values()
         assert believed.has(ONE)
         mail.letters = [Notification(1, 1001.0, IncidentUpdate(RESOLVED, "", ONE))]
         told(office, ONE)
-        assert office.believed_open() == {}
+        assert office.beliefs() == {}
         await until(lambda: posts.sent)
         await settled()
-        (believed,) = office.believed_open().values()
+        (believed,) = office.beliefs().values()
         assert not believed.has(ONE)
         office.is_active = lambda: False
-        assert office.believed_open() == {}
+        assert office.beliefs() == {}
 
     going_with_another(test)
 

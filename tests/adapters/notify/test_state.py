@@ -199,7 +199,7 @@ def test_what_fires_here_and_another_controller_ended_is_reported_again(believed
     one = incident(3)
     box, told = desk_that_reported(one), []
     for t in range(2, 4 + int(REOPEN_S)):
-        box.reopen_closed(float(t), believed, waiting)
+        box.reopen(float(t), believed, waiting)
         told += [(t, update.what) for _, update in box.collect_updates(float(t), [one], {})]
     assert told == ([(2 + int(REOPEN_S), OPENED)] if is_reopened else [])
 
@@ -208,8 +208,8 @@ def test_an_end_that_follows_soon_is_not_reported_again():
     one = incident(3)
     box = desk_that_reported(one)
     for t in (2.0, 10.0):
-        box.reopen_closed(t, {"e": NOTHING_OPEN}, ())
+        box.reopen(t, {"e": NOTHING_OPEN}, ())
         assert box.collect_updates(t, [one], {}) == []
     assert whats(update for _, update in box.collect_updates(11.0, [over(one, 11.0)], {})) == [(RESOLVED, "i-3")]
-    box.reopen_closed(40.0, {"e": NOTHING_OPEN}, ())
+    box.reopen(40.0, {"e": NOTHING_OPEN}, ())
     assert box.collect_updates(40.0, [over(one, 11.0)], {}) == []

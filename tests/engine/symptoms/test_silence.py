@@ -50,7 +50,9 @@ def test_a_node_of_several_is_told_as_one():
 
 
 @pytest.mark.parametrize(
-    ("nodes", "silent"), [(2, ("n1",)), (4, ("n0", "n1", "n2", "n3")), (4, ("n0", "n1", "n2"))], ids=["pair", "all", "most"]
+    ("nodes", "silent"),
+    [(2, ("n1",)), (4, ("n0", "n1", "n2", "n3")), (4, ("n0", "n1", "n2"))],
+    ids=["pair", "all", "most"],
 )
 def test_what_falls_silent_for_most_or_in_a_pair_says_more_of_the_collector(nodes, silent):
     world = SymptomWorld()
