@@ -99,12 +99,13 @@ class CloudEventsNotifier(ConfiguredNotifier):
             raise DeliveryError(f"the answer {answer.status}", refused=refused, after=parse_retry_after(answer))
 
     def _build_attributes(self, notification: Notification) -> dict[str, str]:
-        one = notification.update.incident
+        one, what = notification.update.incident, notification.update.what
+        parts = (one.id, what, str(round(notification.t * 1000)), str(notification.number), notification.session)
         return {
             "specversion": "1.0",
             # Each controller counts its own notifications, and both may report one incident: the number alone is not
             # enough.
-            "id": f"{one.id}/{notification.update.what}/{round(notification.t * 1000)}/{notification.number}",
+            "id": "/".join(filter(None, parts)),
             "source": self.settings.source,
             "type": TYPE_PREFIX + notification.update.what,
             "subject": f"{one.kind}/{one.name}",

@@ -346,9 +346,9 @@ class Dispatcher:
             return True
         # Before it is delivered: should this controller die meanwhile, its successor repeats it under the same id.
         reports.claim(adapted)
-        if adapted.update.what == OPENED:
+        if adapted.update.what in (OPENED, RESOLVED, WITHDRAWN):
             await self.publish()
-        done = await self._deliver(task, adapted)
+        done = await self._deliver(task, adapted._replace(session=self.handover.session))
         if done and adapted.update.what in (OPENED, RESOLVED, WITHDRAWN):
             await self.publish()
         return done

@@ -9,6 +9,7 @@ what receivers believe to be open is in the file as well (`open_reports`), befor
 
 import hashlib
 import json
+import secrets
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ class Handover:
 
     margin: float = CLOCK_MARGIN
     """Seconds; older deliveries need no mark."""
+    session: str = field(default_factory=lambda: secrets.token_hex(4))
+    """Names the time since this controller last heard of another leader."""
     is_shared: bool = False
     """Whether there are other controllers, so that incidents keep the ids under which they were reported."""
     _reports: dict[str, OpenReports] = field(default_factory=dict)
@@ -70,6 +73,7 @@ class Handover:
             said = json.loads(text)
         except (ValueError, RecursionError):
             return
+        self.session = secrets.token_hex(4)
         for notifier, one in said.items() if isinstance(said, dict) else ():
             # Versions before 2026-11 wrote no open reports.
             if isinstance(one, list) and len(one) in (2, 3) and is_finite_number(one[0]) and isinstance(one[1], list):

@@ -34,7 +34,7 @@ class OpenReport:
     category: str
     opened_at: float
     is_confirmed: bool = True
-    """Whether the receiver has accepted it; before, its delivery may have been under way."""
+    """Whether the receiver has accepted it, and no end of it since: either delivery may have been under way."""
 
     @classmethod
     def of(cls, one: Incident, *, is_confirmed: bool) -> "OpenReport":
@@ -139,10 +139,13 @@ class OpenReports:
         return notification._replace(update=update._replace(why=why, incident=one))
 
     def claim(self, notification: Notification) -> None:
-        """Records that the opening of an incident is about to be delivered."""
-        one = notification.update.incident
-        if notification.update.what == OPENED:
+        """Records that the opening or the end of an incident is about to be delivered."""
+        what, _, one = notification.update
+        report = self.by_place.get((one.condition, one.kind, one.name))
+        if what == OPENED:
             self._put(OpenReport.of(one, is_confirmed=False))
+        elif what in (RESOLVED, WITHDRAWN) and report is not None:
+            self._put(replace(report, is_confirmed=False))
 
     def record_delivery(self, notification: Notification) -> None:
         """Records what the receiver was told."""
@@ -156,10 +159,11 @@ class OpenReports:
         self.by_place[report.place] = report
 
     def belief(self) -> BelievedOpen:
-        """Returns what the receiver believes to be open."""
-        known = {report.id for report in self.by_place.values()}
+        """Returns what the receiver certainly believes to be open."""
+        confirmed = {place: report.id for place, report in self.by_place.items() if report.is_confirmed}
+        known = frozenset(confirmed.values())
         own = {id_ for id_, name in self.renamed.items() if name in known}
-        return BelievedOpen(frozenset(self.by_place), frozenset(known | own))
+        return BelievedOpen(frozenset(confirmed), known | own)
 
     def as_json(self) -> list[Any] | None:
         """Returns it as JSON values; None where too many are open."""

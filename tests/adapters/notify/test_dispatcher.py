@@ -381,6 +381,15 @@ def test_what_receivers_believe_is_certain_once_all_is_delivered_to_them():
     going_with_another(test)
 
 
+def test_what_is_sent_again_after_another_one_led_is_no_duplicate():
+    async def test(office, clock, mail, posts):
+        before = office.handover.session
+        office.handover.receive_progress(clock.now(), SAID)
+        assert office.handover.session != before
+
+    going_with_another(test)
+
+
 def test_a_jump_of_the_clock_is_no_time_in_which_nothing_fired():
     async def test(office, clock, mail, posts):
         for t in (1000.0, 1001.0, 1001.0 + 3650 * 86400.0, 1002.0):

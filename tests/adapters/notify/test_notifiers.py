@@ -89,7 +89,7 @@ def test_an_event_comes_again_as_the_same():
 
 def test_two_controllers_with_equal_numbers_send_different_events():
     """Both report the incident under one id, and each counts its own notifications."""
-    sent = [letter(), letter(RESOLVED), letter()._replace(t=1007.5)]
+    sent = [letter(), letter(RESOLVED), letter()._replace(t=1007.5), letter()._replace(session="b")]
     with listening() as ear:
         for one in sent:
             asyncio.run(events(ear).send(one))

@@ -61,6 +61,19 @@ def test_what_was_delivered_is_believed_until_its_end():
     assert reports.by_place == {}
 
 
+@pytest.mark.parametrize("end", [RESOLVED, WITHDRAWN])
+def test_an_end_whose_delivery_was_under_way_is_certain_for_nobody(end):
+    """The receiver may have got it: what fires still is reported again, and what is over is ended again."""
+    reports = believing(OURS)
+    reports.claim(news(end))
+    assert not reports.belief().has(OURS)
+    successor = parse_reports(reports.as_json())
+    assert successor.adapt(news(OPENED)).update.incident.id == OURS.id
+    assert successor.adapt(news(end)).update.incident.id == OURS.id
+    successor.record_delivery(news(OPENED))
+    assert successor.belief().has(OURS)
+
+
 def test_a_successor_reads_what_its_predecessor_wrote():
     first, second = Handover(is_shared=True), Handover(is_shared=True)
     first.record_delivery("chat", news(OPENED, THEIRS))
