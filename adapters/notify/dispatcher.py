@@ -178,6 +178,8 @@ class Dispatcher:
     _tasks: dict[str, NotifierTask] = field(default_factory=dict)
     _own_places: Mapping[str, Place] = field(default_factory=dict)
     """Places of this controller's incidents, by id."""
+    _firing: frozenset[str] = frozenset()
+    """Ids of this controller's incidents that fire."""
     _lost_for: dict[Place, float] = field(default_factory=dict)
     """Seconds for which nothing has fired at places that another controller has reported."""
     _time: ElapsedTime = field(default_factory=lambda: ElapsedTime(MAX_STEP))
@@ -222,6 +224,7 @@ class Dispatcher:
         """
         known = tuple(incidents)
         self._own_places = {one.id: (one.condition, one.kind, one.name) for one in known}
+        self._firing = frozenset(one.id for one in known if one.state == "firing")
         passed = self._time.advance(t)
         firing = {(one.condition, one.kind, one.name) for one in known if one.state == "firing"}
         lost = {one.place: one for one in self.inherited_reports() if one.place not in firing}
@@ -326,12 +329,21 @@ class Dispatcher:
     async def _process_notification(self, task: NotifierTask, notification: Notification) -> None:
         """Returns once a notification is delivered, by this controller or by the leader; it is kept until then."""
         name = task.notifier.name
-        while not self.handover.is_obsolete(name, notification, self._t, ours=self.is_active()):
+        while not self._is_settled(name, notification):
             if self.is_active():
                 if self.handover.consume_mark(name, notification) or await self._hand_over(task, notification):
                     return
             else:
                 await self.clock.sleep(POLL_PERIOD)
+
+    def _is_settled(self, name: str, notification: Notification) -> bool:
+        """Returns whether a notification need not be delivered by this controller any more."""
+        if not self.handover.is_obsolete(name, notification, self._t, ours=self.is_active()):
+            return False
+        # The other controller has delivered all that it knows of, which need not be what this one still sees.
+        reports, one = self.handover.reports_of(name), notification.update.incident
+        is_opening = notification.update.what == OPENED and one.id in self._firing
+        return not (self.handover.is_shared and reports.known and is_opening and not reports.has_place(one))
 
     async def _hand_over(self, task: NotifierTask, notification: Notification) -> bool:
         """Delivers a notification under the id that its receiver knows, with other controllers informed.

@@ -138,6 +138,10 @@ class OpenReports:
         why, one = replace_ids(update.why, ids), replace_references(update.incident, ids)
         return notification._replace(update=update._replace(why=why, incident=one))
 
+    def has_place(self, one: Incident) -> bool:
+        """Returns whether the receiver may believe that an incident of this condition is open at this place."""
+        return (one.condition, one.kind, one.name) in self.by_place
+
     def claim(self, notification: Notification) -> None:
         """Records that the opening or the end of an incident is about to be delivered."""
         what, _, one = notification.update

@@ -22,7 +22,7 @@ from skewscope.adapters.notify.handover import notification_mark
 from skewscope.adapters.notify.open_reports import OpenReport
 from skewscope.kb.problems import InputError, Problem
 from tests.adapters.controller.clocks import FakeClock, settled
-from tests.adapters.notify.incidents import incident
+from tests.adapters.notify.incidents import incident, over
 
 ONE = incident(3, opened_at=900.0)
 
@@ -377,6 +377,22 @@ def test_what_receivers_believe_is_certain_once_all_is_delivered_to_them():
         assert not believed.has(ONE)
         office.is_active = lambda: False
         assert office.beliefs() == {}
+
+    going_with_another(test)
+
+
+@pytest.mark.parametrize(("fires", "sent"), [(True, [("opened", "i-3")]), (False, [])])
+def test_what_fires_here_and_the_leader_never_knew_of_is_reported_after_all(fires, sent):
+    """The leader says that it delivered everything until long after the opening."""
+
+    async def test(office, clock, mail, posts):
+        one = replace(incident(3), id="i-3")
+        office.handover.receive_progress(clock.now(), json.dumps({posts.name: [0.0, [], []]}))
+        office.end_orphans(clock.now(), [one if fires else over(one, 1.0)], frozenset())
+        mail.letters = [Notification(1, clock.now() - 60.0, IncidentUpdate(OPENED, "", one))]
+        told(office, one)
+        await until(lambda: mail.done)
+        assert posts.sent == sent
 
     going_with_another(test)
 

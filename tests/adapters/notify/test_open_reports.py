@@ -62,7 +62,7 @@ def test_what_was_delivered_is_believed_until_its_end():
 
 
 @pytest.mark.parametrize("end", [RESOLVED, WITHDRAWN])
-def test_an_end_whose_delivery_was_under_way_is_certain_for_nobody(end):
+def test_an_end_whose_delivery_was_under_way_is_certain_for_no_controller(end):
     """The receiver may have got it: what fires still is reported again, and what is over is ended again."""
     reports = believing(OURS)
     reports.claim(news(end))
