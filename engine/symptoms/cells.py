@@ -205,11 +205,12 @@ LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
 """Where requests are served, these count only while some are: an idle replica turns slowly."""
 POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
 """While a replica of a pool is out of service, the others take its load: these do not count then."""
-COMPARABLE_LOAD = 0.25
-"""Of the busiest replica of its pool: with less to do a replica is quicker than the others for that alone, as while it
-is drained (judgement, set on simulated fleets)."""
+COMPARABLE_LOADS = 4.0
+"""A replica with more than so many times the load of another one of its pool is slower for that alone, as while that
+one is drained (judgement, set on simulated fleets)..."""
 LEAST_SERVING_SHIFT = 0.5
-"""The steps of a replica become longer with its batches: in simulated traffic surges by an eighth, hence judgement."""
+"""...by up to this share: the steps of a replica become longer with its batches, in simulated traffic surges by an
+eighth, hence judgement."""
 LOAD_SHARE = 0.5
 """A utilisation from which on a device is under load; other signals show load when they are above zero."""
 

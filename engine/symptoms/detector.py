@@ -16,7 +16,7 @@ from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.balance import IdlePaths, RequestShares, UnevenLinks, find_parallel_links
 from skewscope.engine.symptoms.cells import (
     BURST_S,
-    COMPARABLE_LOAD,
+    COMPARABLE_LOADS,
     DISTINCT_ROLES,
     FLAP_S,
     FLAPS,
@@ -226,7 +226,7 @@ class SymptomDetector:
         self._load_series: Index = np.empty(0, np.intp)
         """[cell] the series that shows whether its replica serves requests, or -1."""
         self._load_pool: Index = np.empty(0, np.intp)
-        """[cell] the pool of that replica, or -1."""
+        """[cell] a number of its signal and of the pool of that replica, where the time of work is judged, or -1."""
         self._is_distinct: Mask = none
         self._by_past: Mask = none
         self._last: F64 = nothing
@@ -250,7 +250,7 @@ class SymptomDetector:
             counted = distinct if self._is_distinct.all() else np.where(self._is_distinct, distinct, mask)
             past = np.flatnonzero(counted & self._by_past & ~np.isnan(usable))
             self.shifts.step(past, usable[past], self.cells.time[past])
-            self.peers.step(t, usable, self._floor, mask, distinct)
+            self.peers.step(t, self._allow_for_load(usable), self._floor, mask, distinct)
             self.paths.step(new, self.shifts)
             if self.links is not None:
                 self.links.step(new, self.shifts.median, self.paths.idle_cells())
@@ -297,8 +297,10 @@ class SymptomDetector:
         )
         judged_by_load = np.array([role in LOADED_ROLES for role in roles], bool)
         self._load_series = np.array([cells.load_series(n) if judged_by_load[n] else -1 for n in range(size)], np.intp)
-        found_load = self._load_series >= 0
-        self._load_pool = np.array([self.requests.pool_of(n) if found_load[n] else -1 for n in range(size)], np.intp)
+        timed = (self._load_series >= 0) & np.array([role == "time-per-work" for role in roles], bool)
+        sets = [(cells.signals[n].id, self.requests.pool_of(n)) if timed[n] else ("", -1) for n in range(size)]
+        numbers = {one: n for n, one in enumerate(dict.fromkeys(one for one in sets if one[1] >= 0))}
+        self._load_pool = np.array([numbers.get(one, -1) for one in sets], np.intp)
         for part in (self.progress, self.steps, self.errors, self.states, self.paths, self.requests, self.silences):
             part.grow()
         if self.links is not None:
@@ -313,7 +315,7 @@ class SymptomDetector:
         with np.errstate(invalid="ignore"):
             idle = gated & ~(value[self._ties.given] > self._ties.load)
             load = self.state.fresh_values(self._load_series) if loaded.any() else value
-            gone = loaded & (np.isnan(load) | self._has_little_load(load))
+            gone = loaded & np.isnan(load)
             if pooled.any():
                 gone |= pooled & self.requests.unsettled[self._pool]
             found = np.where(idle | gone | (loaded & ~(load > 0)), np.nan, value)
@@ -323,14 +325,22 @@ class SymptomDetector:
         found[self._ties.is_yield] /= value[self._ties.given[self._ties.is_yield]]
         return found
 
-    def _has_little_load(self, load: F64) -> Mask:
-        """Returns [cell] whether its replica has far less load than the busiest one of its pool."""
+    def _allow_for_load(self, usable: F64) -> F64:
+        """Returns [cell] values to compare with peers: less of a replica that has far more load than another one."""
         pooled = self._load_pool >= 0
         if not pooled.any():
-            return pooled
-        most = np.zeros(int(self._load_pool.max()) + 1)
-        np.fmax.at(most, self._load_pool[pooled], load[pooled])
-        return pooled & (load < COMPARABLE_LOAD * most[self._load_pool])
+            return usable
+        load = self.state.fresh_values(self._load_series)
+        serving = pooled & (load > 0)
+        least, quickest = np.full((2, int(self._load_pool.max()) + 1), np.inf)
+        np.fmin.at(least, self._load_pool[serving], load[serving])
+        busy = serving & (load > COMPARABLE_LOADS * least[self._load_pool])
+        if not busy.any():
+            return usable
+        np.fmin.at(quickest, self._load_pool[serving & ~busy], usable[serving & ~busy])
+        # It becomes as quick as the others at most: they are no slower for its load.
+        allowed = np.fmax(usable / (1 + LEAST_SERVING_SHIFT), np.fmin(usable, quickest[self._load_pool]))
+        return np.where(busy, allowed, usable)
 
     def _whole_times(self) -> F64:
         """Returns [cell] the newest sample in seconds of what it is a part of; infinite where that is not known."""

@@ -111,3 +111,29 @@ def test_steps_of_a_replica_whose_engine_became_silent_are_no_symptom():
         heard = [k for k in range(2) if not (slow and k == 1)]
         world.tick(values | {("serve.running", "replica", "AB"[k]): 20.0 for k in heard})
     assert not world.incidents()
+
+
+def steps_with(running, steps, last=140):
+    """Returns a pool of two replicas: from ONSET on they run so many requests, in steps of so many seconds."""
+    world, chance = SymptomWorld(fleet=pool_of_replicas(2)), np.random.default_rng(3)
+    for n in range(last):
+        late = n >= ONSET
+        values = {}
+        for k, name in enumerate("AB"):
+            values["serve.running", "replica", name] = float(running[k] if late else 15)
+            values["step.duration", "group", name] = (steps[k] if late else 0.03) * chance.normal(1, 0.01)
+        world.tick(values)
+    return world
+
+
+def is_slow(world):
+    return any(item.expr == "step.duration" for one in world.incidents() for item in one.evidence)
+
+
+@pytest.mark.parametrize(
+    ("running", "steps", "slow"),
+    [((50, 3), (0.0385, 0.03), False), ((40, 2), (0.15, 0.03), True), ((15, 15), (0.0385, 0.03), True)],
+    ids=["has the load of one that is drained", "requests pile up at it", "equal loads"],
+)
+def test_a_replica_is_slow_by_more_than_its_load_explains(running, steps, slow):
+    assert is_slow(steps_with(running, steps)) == slow
