@@ -178,8 +178,8 @@ class Dispatcher:
     _tasks: dict[str, NotifierTask] = field(default_factory=dict)
     _own_places: Mapping[str, Place] = field(default_factory=dict)
     """Places of this controller's incidents, by id."""
-    _firing: frozenset[str] = frozenset()
-    """Ids of this controller's incidents that fire."""
+    _reportable: frozenset[str] = frozenset()
+    """Ids of this controller's incidents that fire now, that no other one explains, and that are not silenced."""
     _lost_for: dict[Place, float] = field(default_factory=dict)
     """Seconds for which nothing has fired at places that another controller has reported."""
     _time: ElapsedTime = field(default_factory=lambda: ElapsedTime(MAX_STEP))
@@ -224,7 +224,6 @@ class Dispatcher:
         """
         known = tuple(incidents)
         self._own_places = {one.id: (one.condition, one.kind, one.name) for one in known}
-        self._firing = frozenset(one.id for one in known if one.state == "firing")
         passed = self._time.advance(t)
         firing = {(one.condition, one.kind, one.name) for one in known if one.state == "firing"}
         lost = {one.place: one for one in self.inherited_reports() if one.place not in firing}
@@ -252,13 +251,15 @@ class Dispatcher:
         return [name for name, task in self._tasks.items() if is_event_notifier(task.notifier)]
 
     def dispatch(
-        self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str], updated: Collection[str] | None
+        self, t: float, incidents: Collection[Incident], silenced: Mapping[str, str], updated: Collection[str] | None
     ) -> None:
         """Passes the result of a tick to the notifiers without blocking.
 
         `updated` names the event notifiers that have new notifications; None: they could not be written.
         """
         self._t, self._complete = t, updated is not None
+        firing = (one for one in incidents if one.state == "firing" and one.explained_by is None)
+        self._reportable = frozenset(one.id for one in firing if one.id not in silenced)
         updated = updated or ()
         for name, task in self._tasks.items():
             if task.state.update(t, incidents, silenced) if is_state_notifier(task.notifier) else name in updated:
@@ -342,7 +343,7 @@ class Dispatcher:
             return False
         # The other controller has delivered all that it knows of, which need not be what this one still sees.
         reports, one = self.handover.reports_of(name), notification.update.incident
-        is_opening = notification.update.what == OPENED and one.id in self._firing
+        is_opening = notification.update.what == OPENED and one.id in self._reportable
         return not (self.handover.is_shared and reports.known and is_opening and not reports.has_place(one))
 
     async def _hand_over(self, task: NotifierTask, notification: Notification) -> bool:

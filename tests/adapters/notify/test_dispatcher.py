@@ -20,6 +20,7 @@ from skewscope.adapters.notify.base import (
 from skewscope.adapters.notify.dispatcher import MAX_WAIT, ORPHAN_WAIT, Dispatcher
 from skewscope.adapters.notify.handover import notification_mark
 from skewscope.adapters.notify.open_reports import OpenReport
+from skewscope.engine.model.incident import Explanation
 from skewscope.kb.problems import InputError, Problem
 from tests.adapters.controller.clocks import FakeClock, settled
 from tests.adapters.notify.incidents import incident, over
@@ -381,16 +382,23 @@ def test_what_receivers_believe_is_certain_once_all_is_delivered_to_them():
     going_with_another(test)
 
 
-@pytest.mark.parametrize(("fires", "sent"), [(True, [("opened", "i-3")]), (False, [])])
-def test_what_fires_here_and_the_leader_never_knew_of_is_reported_after_all(fires, sent):
+@pytest.mark.parametrize(
+    ("now", "hidden", "sent"),
+    [
+        (incident(3), {}, [("opened", "i-3")]),
+        (over(incident(3), 1.0), {}, []),
+        (replace(incident(3), explained_by=Explanation("i-9", "caused")), {}, []),
+        (incident(3), {"i-3": "s-1"}, []),
+    ],
+    ids=["fires", "over", "explained", "silenced"],
+)
+def test_what_fires_here_and_the_leader_never_knew_of_is_reported_after_all(now, hidden, sent):
     """The leader says that it delivered everything until long after the opening."""
 
     async def test(office, clock, mail, posts):
-        one = replace(incident(3), id="i-3")
         office.handover.receive_progress(clock.now(), json.dumps({posts.name: [0.0, [], []]}))
-        office.end_orphans(clock.now(), [one if fires else over(one, 1.0)], frozenset())
-        mail.letters = [Notification(1, clock.now() - 60.0, IncidentUpdate(OPENED, "", one))]
-        told(office, one)
+        mail.letters = [Notification(1, clock.now() - 60.0, IncidentUpdate(OPENED, "", incident(3)))]
+        office.dispatch(clock.now(), [now], hidden, {posts.name})
         await until(lambda: mail.done)
         assert posts.sent == sent
 
