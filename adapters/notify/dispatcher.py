@@ -215,7 +215,7 @@ class Dispatcher:
         return tuple({report: None for found in reports for report in found})
 
     def end_orphans(self, t: float, incidents: Iterable[Incident], unjudged: Container[Place]) -> None:
-        """Queues the ends of incidents that other controllers reported and that are not found here.
+        """Queues the ends of incidents that were reported and do not fire here, without an end under way.
 
         Args:
             t: time of the tick.
@@ -226,16 +226,24 @@ class Dispatcher:
         self._own_places = {one.id: (one.condition, one.kind, one.name) for one in known}
         passed = self._time.advance(t)
         firing = {(one.condition, one.kind, one.name) for one in known if one.state == "firing"}
-        lost = {one.place: one for one in self.inherited_reports() if one.place not in firing}
+        lost = {one.place: one for one in self._open_reports() if one.place not in firing}
         before = self._lost_for
         self._lost_for = {p: before[p] + passed if p in before and p not in unjudged else 0.0 for p in lost}
         for place in [place for place, seconds in self._lost_for.items() if seconds >= ORPHAN_WAIT]:
             self._lost_for[place] = 0.0
             end = Notification(0, t, IncidentUpdate(RESOLVED, "", lost[place].build_incident(t)))
             for name in self._event_notifiers():
-                if place in self.handover.reports_of(name).by_place:
+                # What waits for the receiver may be its end already.
+                if place in self.handover.reports_of(name).by_place and self._tasks[name].is_done:
                     self._tasks[name].ends.append(end)
                     self._tasks[name].wakeup.set()
+
+    def _open_reports(self) -> list[OpenReport]:
+        """Returns what was reported as open by any controller: two that saw a fault at once give it the same id."""
+        if not self.handover.is_shared or not self.is_active():
+            return []
+        reports = [self.handover.reports_of(name).by_place.values() for name in self._event_notifiers()]
+        return [report for found in reports for report in found]
 
     def beliefs(self) -> Mapping[str, BelievedOpen]:
         """Returns what receivers believe to be open, by event notifier; without those where that is not certain now.

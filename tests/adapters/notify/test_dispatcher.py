@@ -346,8 +346,9 @@ def test_what_another_reported_ends_under_its_id():
         ((), frozenset(), [("resolved", "theirs")]),
         ((ONE,), frozenset(), []),
         ((), frozenset({(ONE.condition, ONE.kind, ONE.name)}), []),
+        ((over(replace(ONE, id="theirs"), 1.0),), frozenset(), [("resolved", "theirs")]),
     ],
-    ids=["not here", "fires here too", "cannot be judged"],
+    ids=["not here", "fires here too", "cannot be judged", "is over here, under the same id"],
 )
 def test_the_end_of_what_another_reported_is_reported_once(incidents, unjudged, ends):
     async def test(office, clock, mail, posts):
@@ -359,7 +360,7 @@ def test_the_end_of_what_another_reported_is_reported_once(incidents, unjudged, 
         for _ in range(10):
             await asyncio.sleep(0.01)  # queues are read in threads
         assert posts.sent == ends
-        assert [one.id for one in office.inherited_reports()] == ([] if ends else ["theirs"])
+        assert [one.id for one in office._open_reports()] == ([] if ends else ["theirs"])
 
     going_with_another(test)
 
