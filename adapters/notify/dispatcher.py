@@ -229,12 +229,14 @@ class Dispatcher:
         lost = {one.place: one for one in self._open_reports() if one.place not in firing}
         before = self._lost_for
         self._lost_for = {p: before[p] + passed if p in before and p not in unjudged else 0.0 for p in lost}
-        for place in [place for place, seconds in self._lost_for.items() if seconds >= ORPHAN_WAIT]:
+        # What waits for a receiver may be an end already.
+        ready = [name for name in self._event_notifiers() if self._tasks[name].is_done]
+        due = [place for place, seconds in self._lost_for.items() if seconds >= ORPHAN_WAIT]
+        for place in due if ready else ():
             self._lost_for[place] = 0.0
             end = Notification(0, t, IncidentUpdate(RESOLVED, "", lost[place].build_incident(t)))
-            for name in self._event_notifiers():
-                # What waits for the receiver may be its end already.
-                if place in self.handover.reports_of(name).by_place and self._tasks[name].is_done:
+            for name in ready:
+                if place in self.handover.reports_of(name).by_place:
                     self._tasks[name].ends.append(end)
                     self._tasks[name].wakeup.set()
 
