@@ -215,7 +215,7 @@ class Dispatcher:
         return tuple({report: None for found in reports for report in found})
 
     def end_orphans(self, t: float, incidents: Iterable[Incident], unjudged: Container[Place]) -> None:
-        """Queues the ends of incidents that were reported and do not fire here, without an end under way.
+        """Queues the ends of incidents that were reported and do not fire here.
 
         Args:
             t: time of the tick.
@@ -229,13 +229,10 @@ class Dispatcher:
         lost = {one.place: one for one in self._open_reports() if one.place not in firing}
         before = self._lost_for
         self._lost_for = {p: before[p] + passed if p in before and p not in unjudged else 0.0 for p in lost}
-        # What waits for a receiver may be an end already.
-        ready = [name for name in self._event_notifiers() if self._tasks[name].is_done]
-        due = [place for place, seconds in self._lost_for.items() if seconds >= ORPHAN_WAIT]
-        for place in due if ready else ():
+        for place in [place for place, seconds in self._lost_for.items() if seconds >= ORPHAN_WAIT]:
             self._lost_for[place] = 0.0
             end = Notification(0, t, IncidentUpdate(RESOLVED, "", lost[place].build_incident(t)))
-            for name in ready:
+            for name in self._event_notifiers():
                 if place in self.handover.reports_of(name).by_place:
                     self._tasks[name].ends.append(end)
                     self._tasks[name].wakeup.set()
