@@ -110,16 +110,19 @@ class CsvReader:
         return f"nvidia-smi wrote {lines}, first {self.first_message}; nothing is known of its GPUs then"
 
     def add_answers(self) -> None:
-        """Adds whether each poll was answered, where one was not; lines without a time lie evenly between two polls."""
+        """Adds whether each poll was answered, where one was not; lines without a time lie evenly between two polls.
+
+        Nothing is known of polls before the first that was answered, not even a time.
+        """
         if not self.failed or len(self.polls) < 2:
             return
         usual = float(np.median(np.diff(self.polls)))
         labels = {"node": self.node, "source": SOURCE}
         for time in self.polls:
             self.collector.add(ANSWERS, labels, time, 1.0)
-        for before, count in sorted(Counter(self.failed).items()):
-            begin = self.polls[before - 1] if before else self.polls[0] - (count + 1) * usual
-            step = (self.polls[before] - begin) / (count + 1) if 0 < before < len(self.polls) else usual
+        for before, count in sorted(Counter(filter(None, self.failed)).items()):
+            begin = self.polls[before - 1]
+            step = (self.polls[before] - begin) / (count + 1) if before < len(self.polls) else usual
             for number in range(1, count + 1):
                 self.collector.add(ANSWERS, labels, begin + number * step, 0.0)
 

@@ -122,7 +122,6 @@ class Silences:
         quiets, lives = (np.bincount(self._family[some], minlength=count) for some in (quiet, live))
         with np.errstate(invalid="ignore"):
             others_go_on = last[self._family] - self._newest > limit
-        # What was heard of once and is gone for good still counts: a fleet that shrinks to half is not all ill.
         is_cut_off = self._newest > self._end - limit
         are_many = (quiets <= lives)[self._family] & self._have_witnesses(live)
         self.silent = quiet & ~is_cut_off & others_go_on & are_many
