@@ -93,6 +93,8 @@ class CsvReader:
     """The first of them, with its line."""
     polls: list[float] = field(default_factory=list)
     """Time of the first row of each poll that gave rows."""
+    nodes: set[str] = field(default_factory=set)
+    """Nodes of all rows: with several, no line says whose poll failed."""
     failed: list[int] = field(default_factory=list)
     """Of each line in place of rows: how many polls had given rows by then."""
 
@@ -114,10 +116,10 @@ class CsvReader:
 
         Nothing is known of polls before the first that was answered, not even a time.
         """
-        if not self.failed or len(self.polls) < 2:
+        if not self.failed or len(self.polls) < 2 or len(self.nodes) != 1:
             return
         usual = float(np.median(np.diff(self.polls)))
-        labels = {"node": self.node, "source": SOURCE}
+        labels = {"node": next(iter(self.nodes)), "source": SOURCE}
         for time in self.polls:
             self.collector.add(ANSWERS, labels, time, 1.0)
         for before, count in sorted(Counter(filter(None, self.failed)).items()):
@@ -142,6 +144,7 @@ class CsvReader:
             self.polls.append(time)
         place = {label: known.get(name, "") for name, label in IDENTITY.items()}
         place["node"] = place["node"] or self.node
+        self.nodes.add(place["node"])
         self.rows += 1
         for column, cell in zip(self.columns, cells, strict=True):
             if column.name not in IDENTITY and (found := parse_cell(column, cell)):

@@ -60,10 +60,10 @@ class Notification(NamedTuple):
     """Time of the update, seconds since 1970."""
     update: IncidentUpdate
     actions: tuple[str, ...] = ()
-    session: str = ""
-    """Of two controllers: which time it is that this one leads. What it did not get confirmed before another one led
-    is not the same event if it is sent later: the receiver must not drop it as a duplicate."""
     """What is being done and was done about the incident, a sentence each."""
+    session: str = ""
+    """Of two controllers: names the time since this one last heard of another leader. What was not confirmed before
+    that is another event if it is sent later: the receiver must not drop it as a duplicate."""
 
 
 class Notifier(Protocol):

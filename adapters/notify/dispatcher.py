@@ -24,7 +24,7 @@ from skewscope.adapters.notify.base import (
 )
 from skewscope.adapters.notify.handover import Handover
 from skewscope.adapters.notify.notifier_state import NotifierState
-from skewscope.adapters.notify.open_reports import BelievedOpen, OpenReport, Place
+from skewscope.adapters.notify.open_reports import BelievedOpen, OpenReport, Place, place_of
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
@@ -181,7 +181,7 @@ class Dispatcher:
     _reportable: frozenset[str] = frozenset()
     """Ids of this controller's incidents that fire now, that no other one explains, and that are not silenced."""
     _lost_for: dict[Place, float] = field(default_factory=dict)
-    """Seconds for which nothing has fired at places that another controller has reported."""
+    """Seconds for which nothing has fired at places that were reported as open."""
     _time: ElapsedTime = field(default_factory=lambda: ElapsedTime(MAX_STEP))
     _t: float = 0.0
     _complete: bool = True
@@ -223,9 +223,9 @@ class Dispatcher:
             unjudged: places that cannot be judged at present; unknown never resolves.
         """
         known = tuple(incidents)
-        self._own_places = {one.id: (one.condition, one.kind, one.name) for one in known}
+        self._own_places = {one.id: place_of(one) for one in known}
         passed = self._time.advance(t)
-        firing = {(one.condition, one.kind, one.name) for one in known if one.state == "firing"}
+        firing = {place_of(one) for one in known if one.state == "firing"}
         lost = {one.place: one for one in self._open_reports() if one.place not in firing}
         before = self._lost_for
         self._lost_for = {p: before[p] + passed if p in before and p not in unjudged else 0.0 for p in lost}
@@ -238,11 +238,14 @@ class Dispatcher:
                     self._tasks[name].wakeup.set()
 
     def _open_reports(self) -> list[OpenReport]:
-        """Returns what was reported as open by any controller: two that saw a fault at once give it the same id."""
+        """Returns what was reported as open by any controller: two that saw a fault at once give it the same id.
+
+        Nothing where no other one was heard of: this one ends its own reports itself.
+        """
         if not self.handover.is_shared or not self.is_active():
             return []
-        reports = [self.handover.reports_of(name).by_place.values() for name in self._event_notifiers()]
-        return [report for found in reports for report in found]
+        reports = [self.handover.reports_of(name) for name in self._event_notifiers()]
+        return [report for one in reports if one.known for report in one.by_place.values()]
 
     def beliefs(self) -> Mapping[str, BelievedOpen]:
         """Returns what receivers believe to be open, by event notifier; without those where that is not certain now.

@@ -19,6 +19,12 @@ MAX_TEXT = 300
 TEXT_FIELDS = ("id", "condition", "kind", "name", "rule", "severity", "category")
 
 Place = tuple[str, str, str]
+"""Condition, kind and name: what two controllers agree on."""
+
+
+def place_of(one: Incident) -> Place:
+    """Returns what two controllers agree on of an incident."""
+    return one.condition, one.kind, one.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,7 @@ class BelievedOpen:
 
     def has(self, one: Incident) -> bool:
         """Returns whether an incident of this controller is among them; it may have been located anew meanwhile."""
-        return one.id in self.ids or (one.condition, one.kind, one.name) in self.places
+        return one.id in self.ids or place_of(one) in self.places
 
 
 @dataclass
@@ -116,7 +122,7 @@ class OpenReports:
             places: those of all its incidents, by id: the notification may refer to another one.
         """
         what, _, one = notification.update
-        report = self.by_place.get((one.condition, one.kind, one.name))
+        report = self.by_place.get(place_of(one))
         if report is None:
             is_new = not self.known or what in (OPENED, ACTED)
             return self._refer(notification, places or {}) if is_new else None
@@ -140,12 +146,12 @@ class OpenReports:
 
     def has_place(self, one: Incident) -> bool:
         """Returns whether the receiver may believe that an incident of this condition is open at this place."""
-        return (one.condition, one.kind, one.name) in self.by_place
+        return place_of(one) in self.by_place
 
     def claim(self, notification: Notification) -> None:
         """Records that the opening or the end of an incident is about to be delivered."""
         what, _, one = notification.update
-        report = self.by_place.get((one.condition, one.kind, one.name))
+        report = self.by_place.get(place_of(one))
         if what == OPENED:
             self._put(OpenReport.of(one, is_confirmed=False))
         elif what in (RESOLVED, WITHDRAWN) and report is not None:
@@ -157,7 +163,7 @@ class OpenReports:
         if what == OPENED:
             self._put(OpenReport.of(one, is_confirmed=True))
         elif what in (RESOLVED, WITHDRAWN):
-            self.by_place.pop((one.condition, one.kind, one.name), None)
+            self.by_place.pop(place_of(one), None)
 
     def _put(self, report: OpenReport) -> None:
         self.by_place[report.place] = report

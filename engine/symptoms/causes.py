@@ -196,11 +196,18 @@ def _leave_out_waits(deviations: Collection[Deviation]) -> Iterator[Deviation]:
 
     Waiting and communicating take longer for the victims, computing for the culprit (Wu and others, "Greyhound", 2025).
     """
-    late = any(one.form in (PEERS, MOVING) and one.place.kind in ("rank", "group") for one in deviations)
+    late = any(
+        one.form in (PEERS, MOVING) and one.place.kind in ("rank", "group") and _role(one) == "time-per-work"
+        for one in deviations
+    )
     for one in deviations:
-        is_wait = one.signal.judged is not None and one.signal.judged.role == "wait" and one.direction == "up"
-        if not (late and is_wait and one.form == PAST):
+        if not (late and _role(one) == "wait" and one.direction == "up" and one.form == PAST):
             yield one
+
+
+def _role(deviation: Deviation) -> str:
+    judged = deviation.signal.judged
+    return judged.role if judged is not None else ""
 
 
 def _by_signal(items: Iterable[SignatureItem]) -> Mapping[str, Sequence[SignatureItem]]:

@@ -74,6 +74,18 @@ def test_what_the_program_says_of_itself_is_no_row_and_is_told(message, times, s
         read(nvidia_smi, header + f"{message}\n" * times)
 
 
+def test_a_failed_poll_is_of_the_host_that_rows_name_and_of_none_where_they_name_several():
+    header, failed = "timestamp, hostname, index, power.draw [W]\n", "Failed to initialize NVML: Unknown Error\n"
+
+    def hosts(*names):
+        rows = [f"2026/11/22 10:00:0{n}.000, {name}, 0, 70.00 W\n" for n, name in enumerate(names)]
+        text = "".join([failed, header, *rows, failed])
+        return [dict(one.labels)["node"] for one in read(nvidia_smi, text) if one.metric == nvidia_smi.ANSWERS]
+
+    assert hosts("gpu-7", "gpu-7", "gpu-7") == ["gpu-7"]
+    assert hosts("gpu-7", "gpu-8", "gpu-7") == []
+
+
 def test_samples_are_those_of_the_catalogue(tmp_path):
     found, _ = loaded(tmp_path, "nvidia-smi", NVIDIA_SMI)
     assert found[SeriesKey("gpu.sm_clock", "gpu", "n0/gpu0")] == [1980, 1965]
