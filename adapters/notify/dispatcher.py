@@ -178,8 +178,8 @@ class Dispatcher:
     _tasks: dict[str, NotifierTask] = field(default_factory=dict)
     _own_places: Mapping[str, Place] = field(default_factory=dict)
     """Places of this controller's incidents, by id."""
-    _reportable: frozenset[str] = frozenset()
-    """Ids of this controller's incidents that fire now, that no other one explains, and that are not silenced."""
+    _reportable: Mapping[str, Place] = field(default_factory=dict)
+    """Places of this controller's incidents that fire now, are not explained by another one and not silenced, by id."""
     _lost_for: dict[Place, float] = field(default_factory=dict)
     """Seconds for which nothing has fired at places that were reported as open."""
     _time: ElapsedTime = field(default_factory=lambda: ElapsedTime(MAX_STEP))
@@ -269,7 +269,7 @@ class Dispatcher:
         """
         self._t, self._complete = t, updated is not None
         firing = (one for one in incidents if one.state == "firing" and one.explained_by is None)
-        self._reportable = frozenset(one.id for one in firing if one.id not in silenced)
+        self._reportable = {one.id: place_of(one) for one in firing if one.id not in silenced}
         updated = updated or ()
         for name, task in self._tasks.items():
             if task.state.update(t, incidents, silenced) if is_state_notifier(task.notifier) else name in updated:
@@ -363,6 +363,8 @@ class Dispatcher:
         """
         if not self.handover.is_shared:
             return await self._deliver(task, notification)
+        if self._is_reported_by_another(notification):
+            return True
         reports = self.handover.reports_of(task.notifier.name)
         adapted = reports.adapt(notification, self._own_places)
         if adapted is None:
@@ -375,6 +377,12 @@ class Dispatcher:
         if done and adapted.update.what in (OPENED, RESOLVED, WITHDRAWN):
             await self.publish()
         return done
+
+    def _is_reported_by_another(self, notification: Notification) -> bool:
+        """Returns whether a notification ends an incident at a place where another one fires: one report is of both."""
+        what, _, one = notification.update
+        others = (place for id_, place in self._reportable.items() if id_ != one.id)
+        return what in (RESOLVED, WITHDRAWN) and place_of(one) in others
 
     async def _load_notifications(self, task: NotifierTask) -> Sequence[Notification]:
         try:

@@ -12,6 +12,7 @@ import pytest
 from skewscope.adapters.notify.base import (
     OPENED,
     RESOLVED,
+    WITHDRAWN,
     DeliveryError,
     IncidentUpdate,
     Notification,
@@ -334,6 +335,23 @@ def test_what_another_reported_ends_under_its_id():
         mail.letters = [Notification(1, 1001.0, IncidentUpdate(what, "", ONE)) for what in (OPENED,)]
         mail.letters.append(Notification(2, 1002.0, IncidentUpdate(RESOLVED, "", ONE)))
         told(office, ONE)
+        await until(lambda: len(mail.done) == 2)
+        assert posts.sent == [("resolved", "theirs")]
+
+    going_with_another(test)
+
+
+@pytest.mark.parametrize("end", [RESOLVED, WITHDRAWN])
+def test_the_end_of_one_of_two_incidents_at_a_place_is_not_the_end_of_what_was_reported_of_both(end):
+    async def test(office, clock, mail, posts):
+        beside = replace(ONE, id="beside")
+        mail.letters = [Notification(1, 1001.0, IncidentUpdate(end, "", ONE))]
+        told(office, over(ONE, 1001.0), beside)
+        await until(lambda: len(mail.done) == 1)
+        assert posts.sent == []
+        assert [one.id for one in office._open_reports()] == ["theirs"]
+        mail.letters.append(Notification(2, 1002.0, IncidentUpdate(RESOLVED, "", beside)))
+        told(office, over(ONE, 1001.0), over(beside, 1002.0))
         await until(lambda: len(mail.done) == 2)
         assert posts.sent == [("resolved", "theirs")]
 
