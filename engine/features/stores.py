@@ -15,28 +15,30 @@ from skewscope.engine.features.peer_statistics import MIN_SPREAD_SHARE, safe_div
 from skewscope.engine.ingest.counters import CounterSnapshot
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, SeriesRows
 from skewscope.engine.ingest.samples import (
-    ALL_COLUMNS,
-    EDGE_S,
-    FIT_STEPS,
     MAX_PERIOD_S,
     MIN_PERIODS,
-    WIDE_RING_COLUMNS,
-    ColumnIndexer,
     CommonTimestamp,
     Sampler,
     SamplingPeriods,
-    SlotOffset,
-    SlotRing,
     common_timestamp_of,
     constant_array,
-    depth_for,
     is_constant_array,
-    pad_to_length,
-    slot_for_window,
     split_by_width,
     widen_window,
 )
-from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, nan_to_zero
+from skewscope.engine.ingest.slots import (
+    ALL_COLUMNS,
+    EDGE_S,
+    FIT_STEPS,
+    WIDE_RING_COLUMNS,
+    ColumnIndexer,
+    SlotOffset,
+    SlotRing,
+    depth_for,
+    join_equal,
+    slot_for_window,
+)
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, nan_to_zero, pad_to_length
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.kb.model import Signal
 
@@ -125,7 +127,7 @@ class CounterHistory:
         ring = self.total_ring
         if ring.size > WIDE_RING_COLUMNS:
             return -np.inf
-        offsets = (np.unique(ring.slot_counts(window, period)) for window in self.windows)
+        offsets = (np.unique(ring.slot_counts(widen_window(window, period))) for window in self.windows)
         return ring.next_exit({slots for some in offsets for slots in some.tolist()})
 
     def step(self, t: float, counted: F64, time: F64 | float, usual: Callable[[], float]) -> None:
@@ -166,7 +168,8 @@ class CounterHistory:
         wide: F64 | float = window
         steps: SlotOffset = self.total_ring.slot_count(window)
         if MIN_PERIODS * tally.longest_period > window:
-            steps, wide = self.total_ring.slot_counts(window, tally.period), widen_window(window, tally.period)
+            wide = widen_window(window, tally.period)
+            steps = join_equal(self.total_ring.slot_counts(wide))
         sums, times = self.total_ring.look_back("counted", steps, at), self._times_before(steps, at)
         if isinstance(wide, float) and len(times) == 1 and times[0] >= tally.latest_start:
             took = float(tally.time[0] - times[0])

@@ -9,14 +9,16 @@ import numpy as np
 
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.samples import (
+    Sampler,
+    split_by_width,
+)
+from skewscope.engine.ingest.slots import (
     EDGE_S,
     FIT_STEPS,
     ColumnIndexer,
-    Sampler,
     depth_for,
     slot_for_reach,
     slot_for_window,
-    split_by_width,
 )
 from skewscope.engine.model.arrays import F64, Index
 

@@ -10,22 +10,25 @@ from numpy.typing import NDArray
 
 from skewscope.engine.features.column_statistics import column_quantile, column_slope
 from skewscope.engine.ingest.samples import (
+    MAX_PERIOD_S,
+    MIN_PERIODS,
+    SamplingPeriods,
+    widen_window,
+)
+from skewscope.engine.ingest.slots import (
     ALL_COLUMNS,
     CUMULATIVE_LAYERS,
-    MAX_PERIOD_S,
     MAX_SLOTS,
-    MIN_PERIODS,
     SLOT_LAYERS,
     ColumnIndexer,
-    SamplingPeriods,
     SlotCounts,
     SlotOffset,
     SlotRing,
     fill_missing,
-    pad_to_length,
+    join_equal,
     slot_for_reach,
 )
-from skewscope.engine.model.arrays import F64, MAX_VALUE, Mask, is_same_mask, nan_to_zero
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Mask, is_same_mask, nan_to_zero, pad_to_length
 
 MAX_WATCHED_COLUMNS = 1 << 12
 """Of more columns than this, every tick is taken to change some."""
@@ -277,7 +280,7 @@ class SampleWindow:
         """Slots of a window for each entity, or for all where they are the same."""
         if isinstance(at, slice) and MIN_PERIODS * min(self.sampling.longest_period(at), MAX_PERIOD_S) <= window:
             return self.ring.slot_count(window)
-        return self.ring.slot_counts(window, self.sampling.period[: self.size][at])
+        return join_equal(self.ring.slot_counts(widen_window(window, self.sampling.period[: self.size][at])))
 
     def fresh_window(
         self, window: float, least: int, at: ColumnIndexer = ALL_COLUMNS

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.samples import MAX_PERIOD_S, SortedSamples, pad_to_length
-from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask
+from skewscope.engine.ingest.samples import (
+    MAX_PERIOD_S,
+    SortedSamples,
+)
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, pad_to_length
 from skewscope.kb.model import Signal
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.ingest.counters import CounterRenewals, CounterSnapshot, CounterSpec, CounterTotals
+from skewscope.engine.ingest.deliveries import SignalDeliveries, find_signals_with_others
 from skewscope.engine.ingest.feed import Block, FrameColumn, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, FrameLayout, SeriesRows, grow_index
 from skewscope.engine.ingest.samples import (
@@ -20,10 +21,9 @@ from skewscope.engine.ingest.samples import (
     build_sorted_batch,
     build_unique_batch,
     constant_array,
-    pad_to_length,
     widen_window,
 )
-from skewscope.engine.model.arrays import F64, I32, MAX_VALUE, Index, Mask, nan_to_zero
+from skewscope.engine.model.arrays import F64, I32, MAX_VALUE, Index, Mask, nan_to_zero, pad_to_length
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.kb.model import Signal
 from skewscope.rules.entity_kinds import contains, kind_of
@@ -116,6 +116,8 @@ class SeriesState:
         """[signal] whether a sample of it came in this tick, or a value became stale; the last one is of no signal."""
         self._signal_of: NDArray[np.int16] = np.empty(0, np.int16)
         """[series] place of its signal in `changed_signals`; -1 for those that no rule reads."""
+        self.deliveries = SignalDeliveries(len(self.rows))
+        """Of the series that come in no frame."""
         self._stale: Mask | None = None
         """[series] whether the value is stale; None: none is."""
 
@@ -184,6 +186,7 @@ class SeriesState:
     def _set_signal(self, at: int | slice, name: str) -> None:
         """Stores which signal some series are of."""
         self._signal_of[at] = self.signal_numbers[name]
+        self.deliveries.place(self.signal_numbers[name], 1 if isinstance(at, int) else at.stop - at.start)
         self.changed_signals[self.signal_numbers[name]] = True
 
     def _traits_of(self, name: str) -> _SignalTraits:
@@ -215,13 +218,24 @@ class SeriesState:
         """Take in the samples of this tick."""
         self.register_series(table)
         for found in self._split_batches(block):
-            self.changed_signals[self._signal_of[found.series]] = True
             sound = np.abs(found.value) <= MAX_VALUE
+            self._note_delivery(found, sound)
             good = found.select(sound)
             if len(good.series):
                 self._apply(self._split_late(good))
             if not sound.all():
                 self._apply_gaps(found.select(~sound))
+
+    def _note_delivery(self, found: SortedSamples, sound: Mask) -> None:
+        signal_of = self._signal_of[found.series]
+
+        def has_others() -> Mask:
+            return find_signals_with_others(
+                self._signal_of, self.latest, self._stale, found.series, len(self.signal_numbers)
+            )
+
+        are_newest = not (found.time <= self.times[found.series]).any()
+        self.changed_signals[self.deliveries.note(found, signal_of, sound, has_others, are_newest=are_newest)] = True
 
     def _split_batches(self, block: Block) -> Iterator[SortedSamples]:
         """Yields batches of series with one sample each, then sorted batches of the others."""
@@ -333,6 +347,7 @@ class SeriesState:
             self._learn_frame_interval(laid, time - laid.time)
         for part in laid.columns:
             self.changed_signals[self._signal_of[part.series.start : part.series.start + 1]] = True
+            self.deliveries.forget(self._signal_of[part.series.start : part.series.start + 1])
             self._apply_column(part, np.asarray(frame.values[part.number], np.float64), time)
         laid.time = time
 

@@ -25,3 +25,12 @@ def is_same_mask(one: Mask | None, other: Mask | None) -> bool:
 def nan_to_zero(x: F64) -> F64:
     """Returns the values; 0 where there is none."""
     return np.where(np.isnan(x), 0.0, x)
+
+
+def pad_to_length(array: F64, size: int) -> F64:
+    """The array with its last axis made `size` long, filled with NaN."""
+    if array.shape[-1] >= size:
+        return array
+    out = np.full((*array.shape[:-1], size), np.nan, array.dtype)
+    out[..., : array.shape[-1]] = array
+    return out

@@ -155,7 +155,7 @@ class LevelShifts:
     def _learn_limits(self, at: Index) -> None:
         if not len(at):
             return
-        past = np.sort(self.past[:, at].astype(np.float64), axis=0)
+        past = np.sort(self.past[:, at], axis=0).astype(np.float64)
         size = np.minimum(self.count[at], PAST_VALUES)
         middle = _quantile(past, size, 0.5)
         spread = DEVIATIONS * _quantile(np.sort(np.abs(past - middle), axis=0), size, 0.5)
@@ -164,9 +164,9 @@ class LevelShifts:
         self.median[at] = middle
         higher = np.maximum(middle + np.maximum(spread, floor), middle + scale * least)
         lower = np.minimum(middle - np.maximum(spread, floor), middle - scale * least / (1.0 + least))
-        tail = np.clip(past, np.minimum(middle / TAIL, lower), np.maximum(TAIL * middle, higher))
-        self.high[at] = np.fmax(_quantile(tail, size - self._count_slow_start(at, higher), QUANTILE), higher)
-        self.low[at] = np.fmin(_quantile(tail, size, 1 - QUANTILE), lower)
+        tails = np.minimum(middle / TAIL, lower), np.maximum(TAIL * middle, higher)
+        self.high[at] = np.fmax(_quantile(past, size - self._count_slow_start(at, higher), QUANTILE, tails), higher)
+        self.low[at] = np.fmin(_quantile(past, size, 1 - QUANTILE, tails), lower)
 
     def _count_slow_start(self, at: Index, high: F64) -> Index:
         """Returns [series] how many of the largest values are the first ones of a slow start, which teach no tail."""
@@ -242,13 +242,18 @@ class LevelShifts:
         self.shift[found], self.run[found], self.since[found] = 0, 0, np.nan
 
 
-def _quantile(ordered: F64, size: Index, q: float) -> F64:
-    """Returns [series] the quantile of the first `size` values of each column, which are in ascending order."""
+def _quantile(ordered: F64, size: Index, q: float, bounds: tuple[F64, F64] | None = None) -> F64:
+    """Returns [series] the quantile of the first `size` values of each column, which are in ascending order.
+
+    With `bounds`, [series] each, it is that of the values limited to them.
+    """
     place = q * (size - 1)
     low = np.floor(place).astype(np.intp)
     high = np.minimum(low + 1, size - 1)
     columns = np.arange(ordered.shape[1])
     below, above = ordered[low, columns], ordered[high, columns]
+    if bounds is not None:
+        below, above = np.clip(below, *bounds), np.clip(above, *bounds)
     found: F64 = below + (place - low) * (above - below)
     return found
 

@@ -18,13 +18,14 @@ from skewscope.engine.features.peer_statistics import inf_to_nan
 from skewscope.engine.features.stores import Baseline, BaselineSlice
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.samples import (
-    ColumnIndexer,
     CommonTimestamp,
-    SlotOffset,
     merge_complete_timestamps,
-    pad_to_length,
 )
-from skewscope.engine.model.arrays import F64, Mask
+from skewscope.engine.ingest.slots import (
+    ColumnIndexer,
+    SlotOffset,
+)
+from skewscope.engine.model.arrays import F64, Mask, pad_to_length
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.expression import Expr
 from skewscope.rules.functions import FUNCTIONS

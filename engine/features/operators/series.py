@@ -12,11 +12,13 @@ from skewscope.engine.features.window_store import LateSampleReader
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.layout import ColumnLayout, SeriesRows, match_selectors
 from skewscope.engine.ingest.samples import (
-    ColumnIndexer,
     CommonTimestamp,
     common_timestamp_of,
     merge_complete_timestamps,
     widen_window,
+)
+from skewscope.engine.ingest.slots import (
+    ColumnIndexer,
 )
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
@@ -70,7 +72,10 @@ class SeriesSelector:
         series = self.series()
         if self._columns_series is not series:
             self._columns_series, self._columns = series, self.context.series_state.columns.columns_of(series)
-        return common_timestamp_of(self._columns)
+        if self._columns or not series.size:
+            return common_timestamp_of(self._columns)
+        state = self.context.series_state
+        return state.deliveries.timestamp(state.signal_numbers[self.expr.name])
 
     def _select(self, rows: SeriesRows) -> Index:
         words = [word for word in self.expr.subscripts if word.replace("_", "-") not in NETWORKS]

@@ -11,8 +11,11 @@ from skewscope.engine.features.window_store import WindowStore
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.samples import (
     MAX_PERIOD_S,
-    MAX_SLOTS,
     MIN_PERIODS,
+    widen_window,
+)
+from skewscope.engine.ingest.slots import (
+    MAX_SLOTS,
     SLOTS_PER_WINDOW,
     SlotRing,
     slot_for_window,
@@ -58,7 +61,7 @@ def ran(run, window, tick=1.0):
 @example([1.0, None, 3.0] * 30, 60)
 def test_every_statistic_is_that_of_the_window_s_samples(run, window):
     track, plain = ran(run, float(window))
-    steps = track.ring.slot_counts(float(window), np.array([NAN]))
+    steps = track.ring.slot_counts(widen_window(float(window), np.array([NAN])))
     slots, numbers = plain.inside(int(steps[0]))
     values = [value for slot in slots for value in slot]
     if not values:
@@ -82,7 +85,7 @@ def test_every_statistic_is_that_of_the_window_s_samples(run, window):
 @given(RUNS, st.integers(1, 10), st.integers(1, 25))
 def test_the_past_of_a_change_lies_before_its_present(run, recent, past):
     track, plain = ran(run, float(recent + past))
-    steps, before = (track.ring.slot_counts(float(n), np.array([NAN])) for n in (recent, past))
+    steps, before = (track.ring.slot_counts(widen_window(float(n), np.array([NAN]))) for n in (recent, past))
     slots, _ = plain.inside(int(before[0]), int(steps[0]))
     values = [value for slot in slots for value in slot]
     if track.ring.size:
@@ -102,7 +105,7 @@ def test_a_ring_made_coarser_forgets_nothing_that_it_still_had(run, when, wider)
     for n, value in enumerate(run[when:], start=when):
         track.step(START + n, np.array([value]), np.array([START + n]))
         plain.samples.append((START + n, value))
-    steps = track.ring.slot_counts(wider, np.array([NAN]))
+    steps = track.ring.slot_counts(widen_window(wider, np.array([NAN])))
     slots, _ = plain.inside(int(steps[0]))
     values = [value for slot in slots for value in slot]
     assert track.ring.slot * (MAX_SLOTS - 2) >= wider
@@ -120,7 +123,7 @@ def test_a_sample_that_comes_late_counts_as_if_it_had_come_in_time(run, delay, t
     thin, _ = ran([None if n == missed else value for n, value in enumerate(run)], window, tick)
     t = START + (len(run) - 1) * tick
     thin.add_late(t, np.array([0]), np.array([START + missed * tick]), np.array([run[missed]]))
-    steps = whole.ring.slot_counts(window, np.array([NAN]))
+    steps = whole.ring.slot_counts(widen_window(window, np.array([NAN])))
     for statistic in ("mean", "variance", "slope"):
         one, other = (getattr(track, statistic)(steps)[0] for track in (whole, thin))
         assert other == pytest.approx(one, rel=1e-6, abs=1e-3)
@@ -152,7 +155,7 @@ def test_a_long_run_of_large_values_keeps_its_digits():
     for n in range(5000):
         t = START + n
         track.step(t, np.array([1e12 + n % 2]), np.array([t]))
-    steps = track.ring.slot_counts(10.0, np.array([NAN]))
+    steps = track.ring.slot_counts(widen_window(10.0, np.array([NAN])))
     assert track.mean(steps)[0] == pytest.approx(1e12 + 0.5, rel=1e-13)
     assert track.variance(steps)[0] == pytest.approx(0.25, rel=1e-6)
 
@@ -198,7 +201,9 @@ def test_a_window_shorter_than_its_series_holds_three_of_its_samples(period):
 def test_a_window_is_widened_to_no_more_than_a_few_of_the_longest_periods():
     ring = SlotRing(1.0, 1.0, ("sum",))
     ring.coarsen(MIN_PERIODS * MAX_PERIOD_S)
-    wide, wider = (int(ring.slot_counts(5.0, np.array([period]))[0]) for period in (MAX_PERIOD_S, 100 * MAX_PERIOD_S))
+    wide, wider = (
+        int(ring.slot_counts(widen_window(5.0, np.array([period])))[0]) for period in (MAX_PERIOD_S, 100 * MAX_PERIOD_S)
+    )
     assert wide == wider
     assert (wide - 1) * ring.slot < MIN_PERIODS * MAX_PERIOD_S <= wide * ring.slot
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from skewscope.engine.ingest.samples import SlotRing
+from skewscope.engine.ingest.slots import (
+    SlotRing,
+)
 
 LAYERS = ("sum", "count", "low", "last", "time")
 
