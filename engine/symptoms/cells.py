@@ -205,6 +205,8 @@ LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
 """Where requests are served, these count only while some are: an idle replica turns slowly."""
 POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
 """While a replica of a pool is out of service, the others take its load: these do not count then."""
+NEAR_FLOORS = 2.0
+"""A value is near what is bad by itself from so many least differences below it (judgement)."""
 COMPARABLE_LOADS = 4.0
 """A replica with more than so many times the load of another one of its pool is slower for that alone, as while that
 one is drained (judgement, set on simulated fleets)..."""
@@ -347,6 +349,19 @@ class JudgedCells:
                 self.selectors += [selector] * len(some)
                 self.places += [self._entity(kind, names[n]) for n in some.tolist()]
                 yield series[some].astype(np.intp)
+
+    def least_compared(self, cell: int) -> float:
+        """Returns the value from which on a cell is compared with peers, in the unit of its signal.
+
+        Without a group, the GPUs of a node may each do something else, and an idle one is colder than a busy one: they
+        are compared where the value comes near what is bad by itself.
+        """
+        one, place = self.judgement(cell), self.places[cell]
+        if place.kind != "gpu" or one.role != "health" or one.nominal is None or one.bad != "up":
+            return -np.inf
+        node = place.name.rsplit("/", 1)[0]
+        is_grouped = any(self._groups_of_member.get(member) for member in (place.name, node))
+        return -np.inf if is_grouped else one.nominal - NEAR_FLOORS * one.floor
 
     def _is_known(self, numbers: Index) -> Mask:
         """Returns whether series have a cell."""

@@ -219,6 +219,8 @@ class SymptomDetector:
         self.requests = RequestShares(self.cells)
         self.silences = Silences(self.cells)
         self._floor, self._least_floor = nothing, nothing
+        self._least_compared: F64 = nothing
+        """[cell] no value below this is compared with peers."""
         """[cell] least difference that matters, as of now."""
         self._ties = CellRelations(np.empty(0, np.intp), nothing, none, np.empty(0, np.intp), nothing)
         self._pool: Index = np.empty(0, np.intp)
@@ -250,7 +252,8 @@ class SymptomDetector:
             counted = distinct if self._is_distinct.all() else np.where(self._is_distinct, distinct, mask)
             past = np.flatnonzero(counted & self._by_past & ~np.isnan(usable))
             self.shifts.step(past, usable[past], self.cells.time[past])
-            self.peers.step(t, self._allow_for_load(usable), self._floor, mask, distinct)
+            compared = np.where(usable >= self._least_compared, self._allow_for_load(usable), np.nan)
+            self.peers.step(t, compared, self._floor, mask, distinct)
             self.paths.step(new, self.shifts)
             if self.links is not None:
                 self.links.step(new, self.shifts.median, self.paths.idle_cells())
@@ -281,6 +284,7 @@ class SymptomDetector:
         least = np.array([one.least for one in judged])
         self._least_floor = np.array([one.floor for one in judged])
         self._floor = self._least_floor.copy()
+        self._least_compared = np.array([cells.least_compared(cell) for cell in range(size)])
         follows = np.array(
             [serves and role == "time-per-work" for serves, role in zip(serving, roles, strict=True)], bool
         )

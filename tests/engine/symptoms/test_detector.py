@@ -331,3 +331,13 @@ def test_a_rolling_restart_of_a_pool_is_no_unevenness_of_its_replicas(monkeypatc
     # Members of a group wait for each other: there it is one.
     monkeypatch.setattr(PeerRatios, "_pools", lambda _: [])
     assert "uneven-members" in found()
+
+
+@pytest.mark.parametrize(("waited", "is_told"), [(5e3, False), (5e6, True)])
+def test_a_wait_for_credits_that_takes_no_share_of_the_time_is_silent(waited, is_told):
+    """Ticks a second; one of 32 bytes on a slow lane takes 0.1 microseconds."""
+    world, total = SymptomWorld(), 0.0
+    for n, wobble in enumerate(noise(3, 80)[:, 0]):
+        total += wobble * (waited if n >= 40 else 1.0)
+        world.tick({("port.xmit_wait", "port", "n0/p0"): total})
+    assert {one.condition for one in world.incidents()} == ({"resource-pressure"} if is_told else set())

@@ -49,6 +49,15 @@ def test_gpus_of_another_kind_of_group_are_no_peers():
     assert ("out-of-range", "n0/gpu5") in played(SPLIT, usual, hot)
 
 
+@pytest.mark.parametrize(
+    ("fleet", "others", "hot", "is_told"),
+    [(FREE, 34.0, 60.0, False), (FREE, 60.0, 80.0, True), (WHOLE, 34.0, 60.0, True)],
+)
+def test_without_a_group_only_heat_near_the_limit_is_compared(fleet, others, hot, is_told):
+    found = played(fleet, {HEAT: others}, {HEAT: beside(others, hot, [2])})
+    assert found == ({("out-of-range", "n0/gpu2")} if is_told else set())
+
+
 def test_load_of_gpus_without_a_group_is_not_compared():
     usual = {UTIL: 95.0, MEMORY: 60e3}
     load = {UTIL: beside(95.0, 10.0, [3]), MEMORY: beside(60e3, 3.0, [3])}
