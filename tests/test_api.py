@@ -15,6 +15,7 @@ root = Path(__file__).resolve().parent.parent
 PAGE = (root / "docs" / "api.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_example_of_the_package_gives_what_it_shows():
     assert skewscope.__doc__ is not None
     failed, tried = doctest.testmod(skewscope)

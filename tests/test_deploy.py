@@ -162,6 +162,7 @@ def exported(tmp_path_factory):
 
 
 @pytest.mark.parametrize("file", ["grafana/skewscope.json", "prometheus/skewscope.rules.yaml"])
+@pytest.mark.slow
 def test_every_metric_that_is_asked_for_is_exported(file, exported):
     asked = set(METRIC.findall((DEPLOY / file).read_text()))
     agents = {name for name in asked if name.startswith(AGENT)}

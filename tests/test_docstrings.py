@@ -67,6 +67,7 @@ def public_names() -> frozenset[str]:
 
 
 @pytest.mark.parametrize("floor", FLOORS)
+@pytest.mark.slow
 def test_docstrings_name_what_exists(floor):
     missing = []
     for path, tree in parse_sources(ROOT).items():

@@ -350,7 +350,7 @@ class JudgedCells:
                 self.places += [self._entity(kind, names[n]) for n in some.tolist()]
                 yield series[some].astype(np.intp)
 
-    def least_compared(self, cell: int) -> float:
+    def comparison_minimum(self, cell: int) -> float:
         """Returns the value from which on a cell is compared with peers, in the unit of its signal.
 
         Without a group, the GPUs of a node may each do something else, and an idle one is colder than a busy one: they

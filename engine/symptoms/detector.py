@@ -284,7 +284,7 @@ class SymptomDetector:
         least = np.array([one.least for one in judged])
         self._least_floor = np.array([one.floor for one in judged])
         self._floor = self._least_floor.copy()
-        self._least_compared = np.array([cells.least_compared(cell) for cell in range(size)])
+        self._least_compared = np.array([cells.comparison_minimum(cell) for cell in range(size)])
         follows = np.array(
             [serves and role == "time-per-work" for serves, role in zip(serving, roles, strict=True)], bool
         )

@@ -48,5 +48,6 @@ def test_sources_about_something_are_those_of_its_claims_and_titles():
 
 
 @given(st.text(max_size=200))
+@pytest.mark.slow
 def test_any_text_is_answered_and_another_word_never_finds_more(text):
     assert len(search_claims(CATALOGUE, f"{text} straggler")) <= len(search_claims(CATALOGUE, "straggler"))

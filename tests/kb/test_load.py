@@ -363,6 +363,7 @@ def small(tmp_path_factory):
 @given(st.dictionaries(FIELDS, VALUES, max_size=3))
 @example({"range": [0, 10**60]})
 @example({"bits": {"a": 10**60}})
+@pytest.mark.slow
 def test_no_values_in_an_entry_make_loading_raise_anything(small, values):
     """Written as flow style, which YAML shares with JSON but for what is no number there."""
     path = Path(small)

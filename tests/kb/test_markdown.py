@@ -67,6 +67,7 @@ def test_every_entry_has_a_page_and_stands_in_the_index_of_its_kind(kind: str) -
         assert f"({kind}/{id_}.md)" in index, id_
 
 
+@pytest.mark.slow
 def test_every_link_leads_to_a_page_or_out() -> None:
     for name in written():
         for target in Seen(rendered(book()[name])).links:

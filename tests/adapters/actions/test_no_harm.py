@@ -44,6 +44,7 @@ def test_of_hundreds_of_deaths_at_any_await_none_leaves_anything_behind():
 
 
 @pytest.mark.parametrize("seed", [1])
+@pytest.mark.slow
 def test_a_week_with_acting_is_at_least_as_available_as_one_without(seed):
     acting, observing = (run_month(seed, settings, days=7.0) for settings in (ACT, ActionSettings()))
     assert acting.availability >= observing.availability

@@ -166,6 +166,7 @@ def test_counters_and_packets_of_a_real_interface_arrive(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("wire")
+@pytest.mark.slow
 def test_no_row_is_lost_while_the_controller_is_away(tmp_path: Path) -> None:
     (tmp_path / "there.yaml").write_text(TOPOLOGY)
     with outside() as first:
@@ -227,6 +228,7 @@ def _mac() -> str:
 
 
 @pytest.mark.usefixtures("wire")
+@pytest.mark.slow
 def test_a_signal_ends_it_and_another_reloads_it(tmp_path: Path) -> None:
     (tmp_path / "there.yaml").write_text(TOPOLOGY)
     with outside() as receiver, agent(tmp_path, receiver.url, "topology: there.yaml\n") as process:

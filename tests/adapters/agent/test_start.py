@@ -51,6 +51,7 @@ def got(url: str) -> str:
     [(MODULE, (*ABSENT, "click"), ()), (COMMAND, ABSENT, ("agent",))],
     ids=["python -m", "skewscope agent"],
 )
+@pytest.mark.slow
 def test_it_runs_where_the_rest_of_skewscope_could_not(tmp_path, code, absent, first):
     port = free_port()
     config = configured(tmp_path, port)
@@ -80,6 +81,7 @@ def test_it_runs_where_the_rest_of_skewscope_could_not(tmp_path, code, absent, f
 
 
 @pytest.mark.parametrize(("code", "first"), [(MODULE, ()), (COMMAND, ("agent",))])
+@pytest.mark.slow
 def test_a_check_tells_all_faults_and_an_exit_code(tmp_path, code, first):
     good, bad = configured(tmp_path, 1), tmp_path / "bad.yaml"
     bad.write_text("version: 1\nnode: 5\nwhat: 1\n")

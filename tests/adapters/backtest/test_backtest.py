@@ -46,6 +46,7 @@ def test_processes_tell_what_this_process_tells(brief, moment, tmp_path):
     assert [len(one) for one in told(here)] == [1, 1, 0, 0]
 
 
+@pytest.mark.slow
 def test_ray_tells_what_this_process_tells(brief, tmp_path):
     pytest.importorskip("ray")
     here, there = (run_backtest([opened(brief, tmp_path)], [rules()], BacktestOptions(1, ray)) for ray in ("", "local"))

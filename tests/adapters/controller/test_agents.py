@@ -304,6 +304,7 @@ def test_a_sender_over_its_share_is_refused_before_its_body_is_read_and_others_a
     assert "n0 sent more than its share" in found.trouble()
 
 
+@pytest.mark.slow
 def test_series_are_bounded_by_node_whatever_boots_it_claims(monkeypatch):
     monkeypatch.setattr("skewscope.adapters.controller.agent_receiver.MAX_COLUMNS", 6_000)
     found = receiver()
@@ -326,6 +327,7 @@ def test_series_are_bounded_by_node_whatever_boots_it_claims(monkeypatch):
         [TOLD, *(row(n) for n in range(9_000))],  # more frames than a body may have
     ],
 )
+@pytest.mark.slow
 def test_all_work_counts_also_that_of_bodies_that_hold_no_value_or_are_invalid(frames, monkeypatch):
     monkeypatch.setattr("skewscope.adapters.controller.agent_receiver.WORK_BURST", 2.0 * MAX_COLUMNS)
     found, sent = receiver(), body(*frames)
@@ -380,6 +382,7 @@ def test_a_start_that_is_long_gone_is_forgotten():
     assert list(found.agents["n0"].boots) == ["c"]
 
 
+@pytest.mark.slow
 def test_an_agent_that_starts_again_and_again_may_announce_what_it_did_before():
     found = receiver()
     same = SeriesFrame(0, 0, tuple(SeriesKey("host.load1", "node", "n0", str(n)) for n in range(2_000)))

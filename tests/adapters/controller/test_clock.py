@@ -85,6 +85,7 @@ def test_a_clock_that_jumps_stops_no_diagnosing(settings, jump):
     assert lines == (3 if jump < 0 else 2)
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_corrected_a_little_is_waited_for(settings):
     times = ticking(settings, -2.0)
     assert times == sorted(set(times))

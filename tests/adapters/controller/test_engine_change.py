@@ -96,6 +96,7 @@ def job(folder):
         yield work, step
 
 
+@pytest.mark.slow
 def test_what_has_lasted_for_minutes_lasts_on_after_a_change(tmp_path):
     """The new engine must not take the level of the fault for the usual one: rules look back for ten minutes."""
     with job(tmp_path) as (work, step):

@@ -282,6 +282,7 @@ SETTINGS = """
 """
 
 
+@pytest.mark.slow
 def test_sources_of_every_kind_stand_beside_a_sound_one(world, tmp_path):
     os.mkfifo(tmp_path / "pipe")
 

@@ -58,6 +58,7 @@ def asked(found, context, path, token=""):
         found.context = before
 
 
+@pytest.mark.slow
 def test_a_name_that_a_token_has_may_what_the_token_may(found, folder):
     assert asked(found, shown(folder, "r"), "/api/v1/incidents") == 200
     assert asked(found, shown(folder), "/api/v1/incidents") == 401

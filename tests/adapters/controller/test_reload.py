@@ -72,6 +72,7 @@ def recorded(folder):
     return {node: count[key] for node, key in zip(NODES, KEYS, strict=True)}
 
 
+@pytest.mark.slow
 def test_another_topology_and_other_sources_lose_no_row(tmp_path, page):
     port, asked = page
     with running(tmp_path, "record: {path: recorded}\n") as found:

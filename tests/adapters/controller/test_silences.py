@@ -174,6 +174,7 @@ def test_roles_are_kept(controller):
     assert controller.send(f"{PATH}/preview", NARROW, TOKENS["READ"])[0] == 200
 
 
+@pytest.mark.slow
 def test_a_silence_hides_until_it_is_ended(controller):
     """An incident carried over from before is there for a while; enough to be silenced."""
     one = controller.json("/api/v1/incidents?state=firing", TOKENS["READ"])["incidents"][0]

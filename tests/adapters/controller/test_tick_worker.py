@@ -122,6 +122,7 @@ def dark(work, first, last, host):
     return known
 
 
+@pytest.mark.slow
 def test_what_nobody_can_say_after_a_restart_is_not_over(tmp_path):
     """A node's exporter died before the restart: nothing that comes says that it is back, until it is."""
     recording, _ = demo(1.0)
@@ -141,6 +142,7 @@ def test_what_nobody_can_say_after_a_restart_is_not_over(tmp_path):
         work.close(START + 999)
 
 
+@pytest.mark.slow
 def test_of_whom_something_is_unknown_is_known_by_name_and_by_members(tmp_path):
     recording, loaded = demo(75.0)
     with working(tmp_path, recording) as work:

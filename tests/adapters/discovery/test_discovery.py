@@ -221,6 +221,7 @@ def test_a_pod_that_waits_for_a_node_does_not_hide_the_one_that_it_replaces():
     assert len(groups[0].members) == 16
 
 
+@pytest.mark.slow
 def test_more_lines_or_parts_than_are_read_are_refused_with_the_bound(monkeypatch):
     monkeypatch.setenv("SKEWSCOPE_MAX_LINES", "3")
     for read in (slurm.parse_nodes, ports.parse_page):

@@ -138,6 +138,7 @@ def changed(topology, gone="", new=""):
     return replace(topology, nodes=(*nodes, *([Node(new)] if new else [])))
 
 
+@pytest.mark.slow
 def test_a_shard_that_gets_a_node_goes_on_with_windows_and_incidents(tmp_path, whole):
     clock, listener, before = StillClock(), Listener(), plan(tmp_path)
     host = ShardHost(before, clock)
@@ -162,6 +163,7 @@ def test_a_shard_that_gets_a_node_goes_on_with_windows_and_incidents(tmp_path, w
     assert lines(again) == lines(host)
 
 
+@pytest.mark.slow
 def test_a_node_that_is_gone_is_refused_and_the_others_go_on(tmp_path):
     clock, after = StillClock(), plan(tmp_path)
     host = ShardHost(replace(after, topology=changed(after.topology, new="spare")), clock)
@@ -254,6 +256,7 @@ def test_a_snapshot_of_other_code_is_not_used_and_the_shard_has_another_life(tmp
     assert other.engine.life != host.engine.life
 
 
+@pytest.mark.slow
 def test_a_shard_that_dies_again_and_again_still_writes_snapshots(tmp_path):
     clock = StillClock()
     host = ShardHost(plan(tmp_path, snapshot_s=3.0), clock)

@@ -164,6 +164,7 @@ def test_a_second_trace_of_a_rank_and_a_folder_without_any_are_told(tmp_path):
         read_series([], "empty")
 
 
+@pytest.mark.slow
 def test_traces_that_several_processes_read_are_the_same(tmp_path, monkeypatch):
     folder = write(tmp_path / "t", job([0, 0, 30, 5]))
     (folder / "notes.txt").write_text("slow since noon")

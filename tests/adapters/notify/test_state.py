@@ -90,6 +90,7 @@ states = st.tuples(
 
 
 @given(st.lists(st.dictionaries(st.integers(0, 3), states), max_size=12))
+@pytest.mark.slow
 def test_openings_and_ends_take_turns(ticks):
     desk, last = NotifierState(NotificationScope()), {}
     for t, tick in enumerate(ticks):

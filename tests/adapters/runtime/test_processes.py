@@ -10,6 +10,7 @@ from tests.support.process_work import FAULT, die, die_beside_others, refuse, sl
 
 
 @pytest.mark.parametrize(("workers", "items"), [(1, 7), (2, 7), (9, 2)])
+@pytest.mark.slow
 def test_each_item_is_answered_once_whatever_the_number_of_processes(workers, items):
     assert dict(map_parallel(square, range(items), workers)) == {n: n * n for n in range(items)}
 

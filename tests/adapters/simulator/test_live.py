@@ -174,6 +174,7 @@ def run(*words):
     return CliRunner().invoke(cli, ["simulate", *map(str, words)], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_the_command_plays_a_scenario_and_ends(monkeypatch):
     shown = []
     monkeypatch.setattr(live_server, "play", lambda blocks, _pages: shown.append(len(next(blocks))))
@@ -194,6 +195,7 @@ def test_who_stops_it_gets_no_error(monkeypatch):
     assert run("--serve", "0", "--nodes", 8).exit_code == 0
 
 
+@pytest.mark.slow
 def test_what_cannot_be_served_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(live_server, "MAX_SERIES", 10_000)
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -103,6 +103,7 @@ def handed(pair):
 
 
 @prometheus
+@pytest.mark.slow
 def test_a_prometheus_is_asked_for_raw_samples_each_of_them_once(handed):
     batches = handed["raw"]
     assert told(batches) == EXPECTED
@@ -115,6 +116,7 @@ def test_a_prometheus_is_asked_for_raw_samples_each_of_them_once(handed):
 
 
 @prometheus
+@pytest.mark.slow
 def test_a_prometheus_is_asked_for_steps(handed):
     batches = handed["steps"]
     assert told(batches) == EXPECTED

@@ -3,6 +3,7 @@
 import http.client
 
 import numpy as np
+import pytest
 
 from bench.prometheus_server import encode_snappy, encode_write_request, labels
 from skewscope.adapters.controller.api import API_PREFIX, ROUTES
@@ -42,6 +43,7 @@ def standings(controller):
     return {one["name"]: (one["up"], one["trouble"]) for one in controller.json(f"{API_PREFIX}/sources")["sources"]}
 
 
+@pytest.mark.slow
 def test_what_is_pushed_arrives_at_its_source_and_nothing_else_is_taken(tmp_path):
     with running(tmp_path, SOURCES) as controller:
         point = '{"timeUnixNano": "1795000000000000000", "asInt": "3"}'
@@ -60,6 +62,7 @@ def test_what_is_pushed_arrives_at_its_source_and_nothing_else_is_taken(tmp_path
         controller.until(lambda: values(controller) == {"prom": 1, "other": 1, "collector": 1})
 
 
+@pytest.mark.slow
 def test_what_is_served_is_described_and_what_is_described_is_served(tmp_path):
     with running(tmp_path, SOURCES + "auth: {anonymous: admin}\n") as controller:
         paths = controller.json(f"{API_PREFIX}/openapi.json")["paths"]
@@ -82,6 +85,7 @@ def test_what_is_served_is_described_and_what_is_described_is_served(tmp_path):
             assert controller.ask(asked, method="PUT")[0] in (404, 405)
 
 
+@pytest.mark.slow
 def test_only_who_speaks_for_all_nodes_may_push(tmp_path):
     token = tmp_path / "fleet"
     token.write_text(FLEET)

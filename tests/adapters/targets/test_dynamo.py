@@ -319,6 +319,7 @@ dynamo_component_requests_total{dynamo_endpoint="generate",worker_id="ff"} 7
     assert asyncio.run(make_target(tmp_path, "10.0.0.1").read_work()) == {}
 
 
+@pytest.mark.slow
 def test_a_front_end_for_probes_that_never_follows_is_an_error_in_time(tmp_path):
     write_worker(tmp_path, 0xA1, "10.0.0.1:5000")
     (tmp_path / "canary").mkdir()

@@ -97,6 +97,7 @@ def test_a_flow_is_marked_blocked_or_mirrored(lab, kind, arrived, marked, copies
 
 
 @needs_switch
+@pytest.mark.slow
 def test_flows_of_others_stay_as_they_are(lab):
     lab.ofctl("add-meter", "meter=7 kbps burst bands=type=drop rate=99 burst_size=9")
     lab.ofctl("add-flow", f"cookie=0x77,priority=50000,udp,in_port={lab.port('c')},actions=meter:7,NORMAL")
@@ -283,6 +284,7 @@ targets:
 """
 
 
+@pytest.mark.slow
 def test_settings_are_checked(tmp_path):
     (tmp_path / "key").write_text(f"{KEY}\n")
     (tmp_path / "short").write_text("k" * 31)

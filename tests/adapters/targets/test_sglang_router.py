@@ -113,6 +113,7 @@ def workers_page(*urls: str) -> bytes:
         (HANG, "no answer within 2 s"),
     ],
 )
+@pytest.mark.slow
 def test_a_strange_answer_is_an_error_in_time(answer, message):
     async def run() -> None:
         async with strange_server(lambda _method, _path: answer) as url:

@@ -103,6 +103,7 @@ def test_a_dead_worker_is_not_added_again_and_the_undo_says_so_in_time(tmp_path)
         (HANG, "no answer within 2 s"),
     ],
 )
+@pytest.mark.slow
 def test_a_strange_answer_is_an_error_in_time(answer, message):
     async def run() -> None:
         async with strange_server(lambda _method, _path: answer) as url:

@@ -26,6 +26,7 @@ def table(values, *, signal="x", unit="s", frames=(), **more):
     return SignalView(SeriesIndex(series), (*frames, frame(9.0, values, roster=SeriesIndex(series), **more)))
 
 
+@pytest.mark.slow
 def test_a_history_ends_with_what_the_replay_gives(demo):
     history, outcome = demo
     last = history.snapshot(len(history.times()) - 1)

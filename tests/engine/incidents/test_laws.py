@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ ticks = st.lists(
 
 @settings(max_examples=10, deadline=None)
 @given(ticks, st.randoms(), st.sampled_from([1.0, 7.0, 25.0]))
+@pytest.mark.slow
 def test_the_order_of_verdicts_and_of_entities_changes_nothing(script, random, pace):
     one, other = advised(REST, MORE, DERIVE), advised(MORE, DERIVE, REST)
     for n, said in enumerate(script):
@@ -76,6 +78,7 @@ def test_a_run_again_gives_the_same_text_and_no_id_twice(script, pace):
 
 @settings(max_examples=10, deadline=None)
 @given(ticks, st.sampled_from([1.0, 7.0, 25.0]), st.sampled_from([0.0, 5.0, 60.0]))
+@pytest.mark.slow
 def test_forgetting_keeps_what_is_open_and_every_root_that_is_named(script, pace, age):
     engine, whole = incidents(), incidents()
     for n, said in enumerate(script):

@@ -1,6 +1,7 @@
 """A fault that goes round a group is one incident that moves; one that stays is none, in the same fleet."""
 
 import numpy as np
+import pytest
 
 from skewscope.adapters.assessment.scenarios import START_TIME
 from skewscope.adapters.simulator.emitter import SampleEmitter
@@ -17,6 +18,7 @@ from skewscope.rules.loader import load_strict
 BEGIN, END = 40.0, 130.0
 
 
+@pytest.mark.slow
 def test_what_moves_is_told_from_what_stays():
     known = catalogue()
     fleet = build_fleet(FleetPlan(64, seed=5))

@@ -183,7 +183,9 @@ def test_a_lag_counts_as_a_part_of_the_round(lag, expected):
     assert world.found() == expected
 
 
-@pytest.mark.parametrize(("sent", "expected"), [(1e6, set()), (5e3, set()), (1e3, {("flow.tcp_retrans", "n0", "begins")})])
+@pytest.mark.parametrize(
+    ("sent", "expected"), [(1e6, set()), (5e3, set()), (1e3, {("flow.tcp_retrans", "n0", "begins")})]
+)
 def test_segments_sent_again_count_as_a_part_of_all(sent, expected):
     world = SymptomWorld()
     for n in range(120):

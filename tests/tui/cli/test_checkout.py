@@ -97,6 +97,7 @@ def test_a_named_folder_is_held_against_the_catalogue_of_its_own_checkout(
     assert (result.exit_code, "egress-loss" in result.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_lint_says_how_much_it_read() -> None:
     result = CliRunner().invoke(cli, ["rules", "lint", str(RULES_FOLDER)])
     count = len(list(RULES_FOLDER.glob("*.yaml")))

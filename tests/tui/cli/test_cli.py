@@ -268,6 +268,7 @@ def test_one_bad_recording_does_not_stop_the_other(tmp_path, brief):
 
 
 @pytest.mark.parametrize("words", ["replay BRIEF --json", "kb list signals --json"])
+@pytest.mark.slow
 def test_a_closed_pipe_is_not_an_error(words, brief):
     words = words.replace("BRIEF", str(brief))
     command = f"{sys.executable} -m skewscope.tui.cli.main {words} | head -c 1; exit ${{PIPESTATUS[0]}}"
@@ -289,6 +290,7 @@ def test_closed_streams_are_no_fault():
     assert subprocess.run(["bash", "-c", command], timeout=120, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_without_a_terminal_the_console_prints_text(monkeypatch, brief):
     monkeypatch.setattr("skewscope.adapters.inputs.recording.demo_path", lambda: brief)
     out, err = run()

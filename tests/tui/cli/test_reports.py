@@ -2,11 +2,13 @@
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from skewscope.tui.cli.main import cli
 
 
+@pytest.mark.slow
 def test_commands_write_lines_and_pages(tmp_path, brief):
     run, page = CliRunner().invoke, tmp_path / "r.html"
     lines = run(cli, ["watch", "--json", str(brief)])

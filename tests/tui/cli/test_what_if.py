@@ -21,6 +21,7 @@ def test_explain_says_why_a_condition_was_not_told(brief):
     assert "Nothing was open there at that time." in found.output
 
 
+@pytest.mark.slow
 def test_what_if_says_what_turns_an_incident(brief):
     told = map(json.loads, run("replay", brief, "--json").output.splitlines())
     incident = next(one for one in told if one["condition"] == "tp-straggler")

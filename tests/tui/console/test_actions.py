@@ -49,6 +49,7 @@ def show(keys=("5",), size=(80, 24), feed=None, **options):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.slow
 def test_changes_are_shown_with_their_evidence(golden, size):
     golden(f"changes_{size[0]}x{size[1]}", show(size=size)[0])
     golden(f"change_{size[0]}x{size[1]}", show(("5", "enter"), size=size)[0])
@@ -77,6 +78,7 @@ def test_a_decision_takes_a_key_and_a_confirmation(keys, sent):
     assert show(keys, write=True)[1].sent == sent
 
 
+@pytest.mark.slow
 def test_a_person_says_with_the_key_of_the_approval_that_calls_were_run():
     plan = replace(PROPOSAL.plan, by_hand=True)
     waiting = build_proposal(state="applying", plan=plan, waiting="a person runs its calls")
@@ -93,6 +95,7 @@ def test_a_person_says_with_the_key_of_the_approval_that_calls_were_run():
     ]
 
 
+@pytest.mark.slow
 def test_what_has_no_undo_needs_a_typed_reason():
     latest = ActionList("propose", actions=(build_proposal(reversible=False),))
     text, feed = show(("5", "x", "enter"), feed=FakeFeed(latest), write=True)
@@ -108,6 +111,7 @@ def test_what_has_no_undo_needs_a_typed_reason():
         ({"write": True}, FakeFeed(token_file=""), "there is no token"),
     ],
 )
+@pytest.mark.slow
 def test_nothing_is_sent_without_leave(options, feed, why):
     assert show(("5", "x", "enter"), feed=feed, **options)[1].sent == []
     assert why in show(("5", "x"), feed=feed, **options)[0]
@@ -147,6 +151,7 @@ def test_a_new_proposal_is_announced_on_any_screen():
     run(flow, film(live=True), options=ConsoleOptions(action_feed=feed))
 
 
+@pytest.mark.slow
 def test_the_page_of_a_mitigation_tells_how_often_it_helped_here():
     text, _ = show(("5", "K"), size=(200, 50))
     assert "Carried out here 4 times: it helped 3, did not help 1, was not proven 0." in text

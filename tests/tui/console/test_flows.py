@@ -39,6 +39,7 @@ def test_the_cursor_moves_and_the_pane_follows():
     run(flow)
 
 
+@pytest.mark.slow
 def test_a_filter_narrows_while_it_is_typed_and_escape_clears_it():
     async def flow(app, pilot):
         await pilot.press("slash", *"bubble")
@@ -66,6 +67,7 @@ def test_explain_in_full_and_back_and_escape_never_quits():
     run(flow, size=(120, 40))
 
 
+@pytest.mark.slow
 def test_symptoms_are_filtered_by_kind_and_lead_to_their_entry():
     async def flow(app, pilot):
         await pilot.press("slash", *"kind:symptom", "enter")
@@ -177,6 +179,7 @@ def test_a_scope_set_in_the_fabric_narrows_every_screen():
     run(flow, size=(120, 40))
 
 
+@pytest.mark.slow
 def test_signals_are_sorted_filtered_and_their_columns_chosen():
     async def flow(app, pilot):
         await pilot.press("3")
@@ -211,6 +214,7 @@ def test_the_replay_steps_back_to_a_time_without_incidents():
     run(flow)
 
 
+@pytest.mark.slow
 def test_playing_from_the_end_starts_again_and_holds_at_the_end():
     async def flow(app, pilot):
         await pilot.press("p")
@@ -313,6 +317,7 @@ def test_while_it_reads_the_screen_lives_and_leaving_stops_the_reading():
     assert stopped
 
 
+@pytest.mark.slow
 def test_help_lists_the_keys_of_its_screen():
     text = shown((120, 70), ["question_mark"])
     assert all(key.description in text for key in KEYS if not key.screens or "diagnoses" in key.screens)
@@ -489,6 +494,7 @@ def test_marks_are_undone_and_apply_only_to_listed_incidents():
 
 
 @pytest.mark.parametrize("number", ["2", "3", "4", "5"])
+@pytest.mark.slow
 def test_every_screen_copies_its_text(number):
     async def flow(app, pilot):
         await pilot.press(number, "j", "j", "y")

@@ -93,6 +93,7 @@ def test_unusual_screens_equal_their_goldens(golden, name, size, feed, keys):
     golden(name, shown(size, keys, feed()))
 
 
+@pytest.mark.slow
 def test_ascii_is_as_it_was_accepted_and_is_ascii(golden):
     texts = walked((120, 40), ConsoleOptions(ascii=True))
     assert all(text.isascii() for text in texts.values())

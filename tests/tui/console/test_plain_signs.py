@@ -38,6 +38,7 @@ def test_members_of_a_group_have_the_sign_too():
     assert "✖n2" in shown((80, 24), ("2", "v"))
 
 
+@pytest.mark.slow
 def test_the_help_scrolls_with_the_keys_that_it_lists():
     seen = []
 
@@ -84,6 +85,7 @@ def test_evidence_is_told_in_words_and_its_expressions_by_a_key():
     assert shown((120, 60), ("enter", "e", "e")) == plain
 
 
+@pytest.mark.slow
 def test_only_the_incident_has_a_number_and_what_else_it_could_be_has_none():
     text = shown((80, 24))
     assert text.count("% sure") >= 1

@@ -103,6 +103,7 @@ queries = st.recursive(
 
 @given(queries)
 @settings(max_examples=100)
+@pytest.mark.slow
 def test_a_printed_filter_parses_to_the_same_query(query):
     assert parse(to_text(query)) == query
 

@@ -43,6 +43,7 @@ def test_a_missing_package_is_reported_with_the_way_to_install_it(tmp_path, monk
         build.build_site(tmp_path / "site", {}, {}, "1.0.0")
 
 
+@pytest.mark.slow
 def test_a_small_site_takes_the_place_of_an_older_one_wherever_one_stands(tmp_path, monkeypatch):
     pytest.importorskip("furo", reason="what makes the site is not installed (skewscope[site])")
     out = tmp_path / "site"
