@@ -23,15 +23,9 @@ from skewscope.engine.features.operators.protocol import (
 )
 from skewscope.engine.features.stores import BaselineSlice, BaselineStore, CounterStore
 from skewscope.engine.features.window_store import WindowStore
-from skewscope.engine.ingest.samples import (
-    CONSTANT_TIMESTAMP,
-    CommonTimestamp,
-    merge_timestamps,
-)
+from skewscope.engine.ingest.samples import CONSTANT_TIMESTAMP, CommonTimestamp, merge_timestamps
 from skewscope.engine.ingest.series_state import SeriesState
-from skewscope.engine.ingest.slots import (
-    EDGE_S,
-)
+from skewscope.engine.ingest.slots import EDGE_S
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import EntityIndex, EntitySubset
 from skewscope.engine.model.verdict import YES, RipeningFinder

@@ -6,9 +6,7 @@ from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.features.operators.protocol import Operator
 from skewscope.engine.features.stores import BaselineStore, CounterHistory, CounterStore, CounterWindows
 from skewscope.engine.features.window_store import WindowStore
-from skewscope.engine.ingest.slots import (
-    SlotRing,
-)
+from skewscope.engine.ingest.slots import SlotRing
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.transfer import EntityPlaces, Places, copy_fields, copy_items
 

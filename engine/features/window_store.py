@@ -8,18 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skewscope.engine.features.windows import SampleWindow
-from skewscope.engine.ingest.samples import (
-    Sampler,
-    split_by_width,
-)
-from skewscope.engine.ingest.slots import (
-    EDGE_S,
-    FIT_STEPS,
-    ColumnIndexer,
-    depth_for,
-    slot_for_reach,
-    slot_for_window,
-)
+from skewscope.engine.ingest.samples import Sampler, split_by_width
+from skewscope.engine.ingest.slots import EDGE_S, FIT_STEPS, ColumnIndexer, depth_for, slot_for_reach, slot_for_window
 from skewscope.engine.model.arrays import F64, Index
 
 SHARED_COLUMNS = 64

@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.features.column_statistics import column_quantile, column_slope
-from skewscope.engine.ingest.samples import (
-    MAX_PERIOD_S,
-    MIN_PERIODS,
-    SamplingPeriods,
-    widen_window,
-)
+from skewscope.engine.ingest.samples import MAX_PERIOD_S, MIN_PERIODS, SamplingPeriods, widen_window
 from skewscope.engine.ingest.slots import (
     ALL_COLUMNS,
     CUMULATIVE_LAYERS,

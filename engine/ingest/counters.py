@@ -11,10 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.samples import (
-    MAX_PERIOD_S,
-    SortedSamples,
-)
+from skewscope.engine.ingest.samples import MAX_PERIOD_S, SortedSamples
 from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, pad_to_length
 from skewscope.kb.model import Signal
 

@@ -5,10 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.samples import (
-    CommonTimestamp,
-    SortedSamples,
-)
+from skewscope.engine.ingest.samples import CommonTimestamp, SortedSamples
 from skewscope.engine.model.arrays import F64, Index, Mask
 
 Signals = NDArray[np.int16]

@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skewscope.engine.ingest.feed import FrameColumn
-from skewscope.engine.ingest.samples import (
-    SamplingPeriods,
-)
+from skewscope.engine.ingest.samples import SamplingPeriods
 from skewscope.engine.model.arrays import Index
 
 # --- series of a signal

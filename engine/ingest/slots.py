@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from skewscope.engine.model.arrays import F64, Index, Mask, pad_to_length
 
 MAX_SLOTS = 40
-MAX_PLANNED_COLUMNS = 1024
+MAX_KEPT_PLAN_COLUMNS = 1024
 """What happens to rings of so many columns is worked out once and kept."""
 WIDE_RING_DEPTHS = (8, 16)
 """Slots of rings with more than `WIDE_RING_COLUMNS` columns: the edges of their longer windows are less exact."""
@@ -141,7 +141,7 @@ class SlotRing:
     def _open_empty(self, first: int, last: int) -> None:
         """Makes slots current one after another, fewer than there are, all of which stay empty."""
         self.initialise_slot()
-        plan = _plan_empty_slots if self.size <= MAX_PLANNED_COLUMNS else _plan_empty_slots.__wrapped__
+        plan = _kept_plan if self.size <= MAX_KEPT_PLAN_COLUMNS else _plan_empty_slots
         rows, columns, parts, new = plan(first % self.depth, last + 1 - first, self.depth, self.size)
         for name in self._cumulative_layers:
             layer = self.layers[name]
@@ -322,7 +322,6 @@ class SlotRing:
             )
 
 
-@lru_cache(maxsize=1024)
 def _plan_empty_slots(
     first: int, count: int, depth: int, size: int
 ) -> tuple[Index, Index, Sequence[slice], Sequence[slice]]:
@@ -339,6 +338,9 @@ def _plan_empty_slots(
     end = first + count
     opened = [slice(first, min(end, depth)), slice(0, max(end - depth, 0))]
     return rows, columns, parts, opened
+
+
+_kept_plan = lru_cache(maxsize=1024)(_plan_empty_slots)
 
 
 def _turn_columns(row: int, depth: int, size: int) -> slice:

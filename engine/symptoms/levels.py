@@ -242,18 +242,13 @@ class LevelShifts:
         self.shift[found], self.run[found], self.since[found] = 0, 0, np.nan
 
 
-def _quantile(ordered: F64, size: Index, q: float, bounds: tuple[F64, F64] | None = None) -> F64:
-    """Returns [series] the quantile of the first `size` values of each column, which are in ascending order.
-
-    With `bounds`, [series] each, it is that of the values limited to them.
-    """
+def _quantile(ordered: F64, size: Index, q: float, bounds: tuple[F64 | float, F64 | float] = (-np.inf, np.inf)) -> F64:
+    """Returns [series] the quantile of the first `size` values of each ascending column, limited to `bounds`."""
     place = q * (size - 1)
     low = np.floor(place).astype(np.intp)
     high = np.minimum(low + 1, size - 1)
     columns = np.arange(ordered.shape[1])
-    below, above = ordered[low, columns], ordered[high, columns]
-    if bounds is not None:
-        below, above = np.clip(below, *bounds), np.clip(above, *bounds)
+    below, above = (np.minimum(np.maximum(ordered[rows, columns], bounds[0]), bounds[1]) for rows in (low, high))
     found: F64 = below + (place - low) * (above - below)
     return found
 

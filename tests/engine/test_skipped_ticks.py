@@ -16,7 +16,7 @@ from skewscope.engine.judge.judge import Detector
 from skewscope.kb.loader import catalogue
 from skewscope.rules.entity_kinds import kind_of
 from skewscope.rules.loader import load as load_rules
-from tests.support.rule_world import topology
+from tests.support.rule_world import entity_names, topology
 
 MARGIN_S = 1e-3
 START = 1_760_000_000
@@ -44,15 +44,8 @@ PERIODS_S = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 def samples_of(seed: int, seconds: int, table: SeriesTable) -> Block:
     """Samples of some signals of all entities, each signal at a period of its own, with gaps and a shift half-way."""
     random = np.random.default_rng(seed)
-    signals, fleet = catalogue().signals, topology()
-    names = {
-        "port": [port.id for node in fleet.nodes for port in node.ports],
-        "gpu": [f"{node.name}/gpu{gpu}" for node in fleet.nodes for gpu in range(node.gpus)],
-        "node": [node.name for node in fleet.nodes],
-        "rank": [f"{group.name}:{member}" for group in fleet.groups for member in group.members],
-        "group": [group.name for group in fleet.groups],
-        "replica": [group.name for group in fleet.groups],
-    }
+    signals = catalogue().signals
+    names = entity_names(topology())
     parts = []
     for name in random.choice(SIGNALS, 6, replace=False):
         kind = kind_of(signals[name].entity)

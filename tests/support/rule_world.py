@@ -243,3 +243,16 @@ def ranks(values: Sequence[float], name: str = "wire.onset_lag", group: str = "A
     """Returns one value for each of the first ranks of a group."""
     first = (ord(group) - 65) * 4
     return {(name, f"{group}:n{first + n}"): value for n, value in enumerate(values)}
+
+
+def entity_names(fleet: Topology) -> dict[str, list[str]]:
+    """Returns the names of the entities of a topology, by kind."""
+    groups = [group.name for group in fleet.groups]
+    return {
+        "port": [port.id for node in fleet.nodes for port in node.ports],
+        "gpu": [f"{node.name}/gpu{gpu}" for node in fleet.nodes for gpu in range(node.gpus)],
+        "node": [node.name for node in fleet.nodes],
+        "rank": [f"{group.name}:{member}" for group in fleet.groups for member in group.members],
+        "group": groups,
+        "replica": groups,
+    }

@@ -17,14 +17,8 @@ from skewscope.engine.features.operators.series import is_window_ripening, late_
 from skewscope.engine.features.peer_statistics import inf_to_nan
 from skewscope.engine.features.stores import Baseline, BaselineSlice
 from skewscope.engine.features.windows import SampleWindow
-from skewscope.engine.ingest.samples import (
-    CommonTimestamp,
-    merge_complete_timestamps,
-)
-from skewscope.engine.ingest.slots import (
-    ColumnIndexer,
-    SlotOffset,
-)
+from skewscope.engine.ingest.samples import CommonTimestamp, merge_complete_timestamps
+from skewscope.engine.ingest.slots import ColumnIndexer, SlotOffset
 from skewscope.engine.model.arrays import F64, Mask, pad_to_length
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.expression import Expr

@@ -17,10 +17,7 @@ from skewscope.engine.features.operators.protocol import (
     operator_class,
     register,
 )
-from skewscope.engine.ingest.samples import (
-    CommonTimestamp,
-    merge_timestamps,
-)
+from skewscope.engine.ingest.samples import CommonTimestamp, merge_timestamps
 from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySets, EntitySubset, SetSelection
 from skewscope.rules.expression import Expr

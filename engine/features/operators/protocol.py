@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.features.stores import BaselineSlice, BaselineStore, CounterStore
 from skewscope.engine.features.window_store import WindowStore
-from skewscope.engine.ingest.samples import (
-    CommonTimestamp,
-)
+from skewscope.engine.ingest.samples import CommonTimestamp
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySubset

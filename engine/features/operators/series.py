@@ -17,9 +17,7 @@ from skewscope.engine.ingest.samples import (
     merge_complete_timestamps,
     widen_window,
 )
-from skewscope.engine.ingest.slots import (
-    ColumnIndexer,
-)
+from skewscope.engine.ingest.slots import ColumnIndexer
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.entity_kinds import NETWORKS

@@ -9,17 +9,8 @@ from hypothesis import strategies as st
 
 from skewscope.engine.features.window_store import WindowStore
 from skewscope.engine.features.windows import SampleWindow
-from skewscope.engine.ingest.samples import (
-    MAX_PERIOD_S,
-    MIN_PERIODS,
-    widen_window,
-)
-from skewscope.engine.ingest.slots import (
-    MAX_SLOTS,
-    SLOTS_PER_WINDOW,
-    SlotRing,
-    slot_for_window,
-)
+from skewscope.engine.ingest.samples import MAX_PERIOD_S, MIN_PERIODS, widen_window
+from skewscope.engine.ingest.slots import MAX_SLOTS, SLOTS_PER_WINDOW, SlotRing, slot_for_window
 from tests.support.rule_world import Lab, ranks
 
 NAN = math.nan

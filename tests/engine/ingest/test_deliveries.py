@@ -11,13 +11,11 @@ from skewscope.engine.engine import Engine
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.deliveries import SignalDeliveries
 from skewscope.engine.ingest.feed import Block, FrameColumn, SampleFrame, SeriesKey, SeriesTable
-from skewscope.engine.ingest.samples import (
-    CommonTimestamp,
-)
+from skewscope.engine.ingest.samples import CommonTimestamp
 from skewscope.kb.loader import catalogue
 from skewscope.rules.entity_kinds import kind_of
 from skewscope.rules.loader import load as load_rules
-from tests.support.rule_world import Bench, rule, topology
+from tests.support.rule_world import Bench, entity_names, rule, topology
 
 START = 1_760_000_000.0
 SIGNALS = (
@@ -40,15 +38,8 @@ PERIODS_S = (1.0, 2.0, 5.0, 15.0)
 def scrapes_of(seed: int, seconds: int, table: SeriesTable) -> Block:
     """Samples of jobs that are scraped whole, with lost members, gaps, members that end, and a fault half-way."""
     random = np.random.default_rng(seed)
-    signals, fleet = catalogue().signals, topology()
-    names = {
-        "port": [port.id for node in fleet.nodes for port in node.ports],
-        "gpu": [f"{node.name}/gpu{gpu}" for node in fleet.nodes for gpu in range(node.gpus)],
-        "node": [node.name for node in fleet.nodes],
-        "rank": [f"{group.name}:{member}" for group in fleet.groups for member in group.members],
-        "group": [group.name for group in fleet.groups],
-        "replica": [group.name for group in fleet.groups],
-    }
+    signals = catalogue().signals
+    names = entity_names(topology())
     parts = []
     for job in np.array_split(random.permutation(SIGNALS), 3):
         period, jitter = random.choice(PERIODS_S), random.choice([0.0, 0.2])

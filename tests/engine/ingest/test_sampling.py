@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skewscope.engine.ingest.samples import (
-    MAX_PERIOD_S,
-    STALE_PERIODS,
-    SamplingPeriods,
-)
+from skewscope.engine.ingest.samples import MAX_PERIOD_S, STALE_PERIODS, SamplingPeriods
 from skewscope.engine.model.arrays import pad_to_length
 
 

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from skewscope.engine.ingest.slots import (
-    SlotRing,
-)
+from skewscope.engine.ingest.slots import SlotRing
 
 LAYERS = ("sum", "count", "low", "last", "time")
 
