@@ -40,6 +40,16 @@ MAX_OWNER_SERIES = 1 << 16
 """Maximum of one owner, such as an agent under all its boots: ten times what an agent with all its series has."""
 MAX_OWNER_ENTITIES = 1 << 14
 """Maximum of entities that one owner may be the first to report: each takes memory before any series has a number."""
+MAX_OWNER_SELECTORS = 512
+"""Maximum of selectors of one signal that one owner may be the first to use: as many as a large node has processors."""
+MAX_OWNER_CELLS = 1 << 19
+"""Maximum of selectors that one owner may be the first to use, times the nodes of the topology: the engine keeps eight
+bytes for each entity and selector of a signal, and looks at each in every tick."""
+MIN_OWNER_SELECTORS = 256
+"""So many selectors any owner may be the first to use; what nodes of one make use together is of several owners."""
+MAX_NEW_COLUMNS = 1 << 12
+"""Maximum of new columns of one owner that a tick takes in; the others follow in the next ticks. Each takes some ten
+microseconds of engine and symptoms, so that a few owners with all their series at once would delay a tick."""
 FORGET_S = 600.0
 """Seconds of silence after which the series of an owner that has too many make room for others."""
 KEPT_CLAIM_S = 60.0
@@ -129,6 +139,15 @@ class Batcher:
         self._owned_series: Counter[str] = Counter()
         self._owned_entities: Counter[str] = Counter()
         self._owners: dict[str, int] = {}
+        self._selectors: dict[tuple[str, str], str] = {}
+        """The owner that was the first to use each (signal, selector)."""
+        self._owned_selectors: Counter[str] = Counter()
+        self._owned_selectors_of_signal: Counter[tuple[str, str]] = Counter()
+        """By (owner, signal)."""
+        nodes = max(len(topology.nodes) if topology else 1, 1)
+        self._max_owner_selectors = max(MAX_OWNER_CELLS // nodes, MIN_OWNER_SELECTORS)
+        self._new_columns: Counter[str] = Counter()
+        """New columns by owner that this tick has taken in."""
         self._owner_of = array("i")
         """[series] number of its owner; -1 for none. The last ones may lack."""
         self.superseded_values = 0
@@ -154,6 +173,7 @@ class Batcher:
 
     def build_block(self, batches: Iterable[SourceBatch], until: float) -> Block:
         """Returns the block of samples up to `until`; later samples are held."""
+        self._new_columns.clear()
         waiting, self._pending = [*self._pending, *batches], []
         due = [now for batch in waiting if (now := self._take_due(batch, until))]
         if count_values(due) > MAX_AT_ONCE:
@@ -195,7 +215,10 @@ class Batcher:
             # Series are announced before their values, so a batch has at most as many values as columns.
             size = int(np.searchsorted(places, len(batch.value)))
             return _BatchPart(batch, places[:size], numbers[:size])
-        numbers = mapping.numbers[batch.numbers]
+        # Columns beyond the mapping wait for a later tick.
+        numbers = np.full(len(batch.numbers), -1, np.int32)
+        taken = batch.numbers < len(mapping.numbers)
+        numbers[taken] = mapping.numbers[batch.numbers[taken]]
         some = np.flatnonzero(numbers >= 0)
         return _BatchPart(batch, some, numbers[some])
 
@@ -206,15 +229,33 @@ class Batcher:
         if found is None:
             found = self._mappings[columns] = _build_mapping(np.empty(0, np.int32))
         # The source may add series concurrently: those with values are complete, ranks being added last.
-        size = len(columns.ranks)
+        size = self._mapped_size(columns, len(found.numbers), len(columns.ranks))
         if len(found.numbers) < size:
             self._update_ranks(columns, found, size)
         if not found.is_valid or len(found.numbers) < size:
-            fresh = _build_mapping(self._series_numbers(columns, size))
+            known = found.numbers if found.is_valid else found.numbers[:0]
+            fresh = _build_mapping(np.append(known, self._series_numbers(columns, len(known), size)))
             found.numbers, found.dense, found.is_valid = fresh.numbers, fresh.dense, True
             some = columns.keys[:size] if self.claimed_replicas else ()
             found.claimed = Counter(self._claim_reasons[key.entity] for key in some if self._is_claimed(key))
         return found
+
+    def _mapped_size(self, columns: SeriesColumns, begin: int, size: int) -> int:
+        """Returns how many columns have a number after this tick: no more new ones than their owner may have in it."""
+        owner = columns.owner
+        if not owner:
+            return size
+        room = MAX_NEW_COLUMNS - self._new_columns[owner]
+        new = 0
+        for column in range(begin, size):
+            # What another engine has numbered already costs nothing more.
+            is_new = columns.keys[column] not in self.table
+            if is_new and new >= room:
+                size = column
+                break
+            new += is_new
+        self._new_columns[owner] += new
+        return size
 
     def _update_ranks(self, columns: SeriesColumns, mapping: _ColumnMapping, size: int) -> None:
         """Records the names of new columns; mappings with a worse name are invalidated."""
@@ -255,10 +296,10 @@ class Batcher:
             found = self._entities[key.kind, key.entity] = _EntityRanks(best, owner)
         return found
 
-    def _series_numbers(self, columns: SeriesColumns, size: int) -> I32:
-        pairs = zip(columns.keys[:size], columns.ranks[:size], strict=True)
+    def _series_numbers(self, columns: SeriesColumns, begin: int, end: int) -> I32:
+        pairs = zip(columns.keys[begin:end], columns.ranks[begin:end], strict=True)
         owner = columns.owner
-        return np.fromiter((self._series_number(key, rank, owner) for key, rank in pairs), np.int32, size)
+        return np.fromiter((self._series_number(key, rank, owner) for key, rank in pairs), np.int32, end - begin)
 
     def _series_number(self, key: SeriesKey, rank: int, owner: str) -> int:
         place = self._signal_positions.get(key.signal)
@@ -268,7 +309,9 @@ class Batcher:
         if self._is_claimed(key):
             return -1
         before = len(self.table.keys)
-        if key not in self.table and (before >= MAX_SERIES or not self._has_room(owner)):
+        if key not in self.table and not (
+            before < MAX_SERIES and self._has_room(owner) and self._has_selector(key, owner)
+        ):
             self.overflow_series += 1
             return -1
         number = self.table.number(key)
@@ -288,6 +331,25 @@ class Batcher:
         self.full_owners.add(owner)
         return False
 
+    def _has_selector(self, key: SeriesKey, owner: str) -> bool:
+        """Returns whether an owner may use a selector of a signal; one that may not is named."""
+        pair = key.signal, key.selector
+        if pair not in self._selectors:
+            of_signal = owner, key.signal
+            if owner and (
+                self._owned_selectors[owner] >= self._max_owner_selectors
+                or self._owned_selectors_of_signal[of_signal] >= MAX_OWNER_SELECTORS
+            ):
+                self.full_owners.add(owner)
+                return False
+            self._note_selector(pair, owner)
+        return True
+
+    def _note_selector(self, pair: tuple[str, str], owner: str) -> None:
+        self._selectors[pair] = owner
+        self._owned_selectors[owner] += 1
+        self._owned_selectors_of_signal[owner, pair[0]] += 1
+
     def describe_overflow(self) -> str:
         """Returns whose series are too many, in a sentence; '' for nobody."""
         if not self.full_owners:
@@ -296,7 +358,8 @@ class Batcher:
         rest = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         return (
             f"new series of {', '.join(names[:MAX_NAMED])}{rest} are ignored until older ones have been silent for "
-            f"{FORGET_S / 60:.0f} min: more than {MAX_OWNER_SERIES} series or {MAX_OWNER_ENTITIES} entities of one node"
+            f"{FORGET_S / 60:.0f} min: more than {MAX_OWNER_SERIES} series, {MAX_OWNER_ENTITIES} entities or "
+            f"{MAX_OWNER_SELECTORS} selectors of a signal of one node"
         )
 
     def silent_mask(self, times: F64, t: float) -> Mask:
@@ -329,6 +392,8 @@ class Batcher:
         self._owner_of = array("i", [other[n] if n < len(other) else -1 for n in numbers.tolist()])
         names = list(self._owners)
         self._owned_series = Counter(names[n] for n in self._owner_of if n >= 0)
+        for pair in {(key.signal, key.selector) for key in self.table.keys}:
+            self._note_selector(pair, before._selectors.get(pair, ""))  # noqa: SLF001
         self._take_over_ranks(before)
         self._ledger.spans = before._ledger.spans  # noqa: SLF001
         self.claimed_replicas, self._claim_reasons = before.claimed_replicas, before._claim_reasons  # noqa: SLF001

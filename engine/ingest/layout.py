@@ -1,6 +1,6 @@
 """Where the series of each signal and the columns of frames are in the arrays of `SeriesState`."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ from skewscope.engine.model.arrays import Index
 
 # --- series of a signal
 
-MAX_SELECTORS = 1000
+MAX_SELECTORS = 1 << 12
 """Series of one signal that an entity may have: a label that never repeats must not fill the memory."""
 
 
@@ -28,22 +28,24 @@ class SeriesRows:
         """May a series with this selector be placed?"""
         return selector in self._row or len(self._row) < MAX_SELECTORS
 
-    def place_all(self, selector: str, entities: Index, at: slice, size: int) -> None:
-        """Store one series of each of some entities, with consecutive numbers."""
+    def row_of(self, selector: str) -> int:
+        """Returns the row of a selector, which is a new one where it had none."""
         row = self._row.setdefault(selector, len(self._row))
         if row == len(self.selectors):
             self.selectors.append(selector)
-        self.series = grow_index(self.series, (len(self.selectors), size))
-        self.series[row, entities] = np.arange(at.start, at.stop)
-        self.version += 1
+        return row
 
-    def place(self, entity: int, selector: str, number: int, size: int) -> None:
-        """Store one series."""
-        row = self._row.setdefault(selector, len(self._row))
-        if row == len(self.selectors):
-            self.selectors.append(selector)
+    def place(self, rows: Index | int, entities: Index | Sequence[int], numbers: Index, size: int) -> None:
+        """Store some series at once, since the index is copied where it grows.
+
+        Args:
+            rows: [series] or for all: as `row_of` returned them.
+            entities: [series] of `size` ones.
+            numbers: [series] of the series; the last one counts where several have one place.
+            size: number of entities.
+        """
         self.series = grow_index(self.series, (len(self.selectors), size))
-        self.series[row, entity] = number
+        self.series[rows, entities] = numbers
         self.version += 1
 
 

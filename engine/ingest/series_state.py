@@ -49,7 +49,7 @@ class SampleCounts:
     in_future: int = 0
     """Carried a time later than the tick's; counted as of now."""
     unplaced: int = 0
-    """Series on an entity that the topology does not have, or beyond `rows.MAX_SELECTORS`."""
+    """Series on an entity that the topology does not have, or beyond `layout.MAX_SELECTORS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,12 @@ class SeriesState:
         self._known_count, self._size = size, first + new
         self._is_identity &= first == known
         self._index_of = np.concatenate((self._index_of, np.arange(first, first + new)))
+        placed: dict[str, list[tuple[int, int, int]]] = {}
         for number in range(known, size):
-            self._register(int(self._index_of[number]), table.keys[number])
+            self._register(int(self._index_of[number]), table.keys[number], placed)
+        for signal, places in placed.items():
+            row, entity, at = np.array(places, np.intp).T
+            self.rows[signal].place(row, entity, at, self.entities.count(self.kinds[signal]))
 
     @property
     def known_count(self) -> int:
@@ -168,7 +172,8 @@ class SeriesState:
         self._used, self._read = np.concatenate((self._used, more)), np.concatenate((self._read, more))
         self._signal_of = np.concatenate((self._signal_of, np.full(len(more), -1, np.int16)))
 
-    def _register(self, number: int, key: SeriesKey) -> None:
+    def _register(self, number: int, key: SeriesKey, placed: dict[str, list[tuple[int, int, int]]]) -> None:
+        """Finds the place of one series, and adds its (row, entity, number) to those that are placed of its signal."""
         self._read[number] = key.signal in self.extra_signals
         if key.signal not in self.rule_signals:
             return
@@ -181,7 +186,7 @@ class SeriesState:
         self._used[number] = self._read[number] = True
         self._set_signal(number, key.signal)
         self._totals.place(number, sort.counter_spec)
-        rows.place(entity, selector, number, self.entities.count(sort.kind))
+        placed.setdefault(key.signal, []).append((rows.row_of(selector), entity, number))
 
     def _set_signal(self, at: int | slice, name: str) -> None:
         """Stores which signal some series are of."""
@@ -379,7 +384,8 @@ class SeriesState:
         self._set_signal(at, column.signal)
         self._totals.place(at, sort.counter_spec)
         who = np.arange(size) if column.entities is None else column.entities
-        self.rows[column.signal].place_all(column.selector, who, at, self.entities.count(sort.kind))
+        rows = self.rows[column.signal]
+        rows.place(rows.row_of(column.selector), who, np.arange(at.start, at.stop), self.entities.count(sort.kind))
         return ColumnLayout(number, at, sort.counter_spec.is_cumulative, self._totals.lowest_end(at))
 
     def _learn_frame_interval(self, laid: FrameLayout, interval: float) -> None:

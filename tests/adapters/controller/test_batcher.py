@@ -87,6 +87,59 @@ def test_series_are_bounded_by_node_under_ever_new_boots_and_others_have_theirs(
     assert len(gathering.build_block([SourceBatch(other, None, 21.0, np.ones(1))], 21.0)) == 1
 
 
+def many(count, node="n0"):
+    return [SeriesKey("gpu.util", "gpu", f"{node}/gpu0", f"{n}") for n in range(count)]
+
+
+def test_new_series_of_one_owner_are_taken_in_over_several_ticks(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.batcher.MAX_NEW_COLUMNS", 4)
+    gathering = Batcher({"gpu.util"})
+    greedy, other = announced("n0", many(10)), announced("n1", many(3, "n1"))
+    whole = lambda t: SourceBatch(greedy, None, t, np.full(10, t))  # noqa: E731
+    part = SourceBatch(greedy, np.array([9, 1, 5], np.int32), np.array([2.0, 2.0, 2.0]), np.array([9.0, 1.0, 5.0]))
+    rows = SourceBatch(other, None, 1.0, np.zeros(3))
+    assert len(gathering.build_block([whole(1.0), whole(1.0), rows], 1.0)) == 2 * 4 + 3
+    assert [value for _, value in seen(gathering, gathering.build_block([part], 2.0))] == [1.0, 5.0]
+    assert len(gathering.build_block([whole(3.0)], 3.0)) == 10
+    assert len(gathering.table.keys) == 13
+
+
+def test_series_that_have_a_number_already_are_taken_in_at_once(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.batcher.MAX_NEW_COLUMNS", 4)
+    gathering, keys = Batcher({"gpu.util"}), many(10)
+    for key in keys[:7]:
+        gathering.table.number(key)
+    rows = SourceBatch(announced("n0", keys), None, 1.0, np.zeros(10))
+    assert len(gathering.build_block([rows], 1.0)) == 10
+    more = SourceBatch(announced("n1", many(7, "n1")), None, 2.0, np.zeros(7))
+    assert len(gathering.build_block([more], 2.0)) == 4
+
+
+def test_selectors_that_one_owner_uses_first_are_bounded_and_others_have_theirs(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.batcher.MAX_OWNER_SELECTORS", 4)
+    gathering = Batcher({"gpu.util", "gpu.power"})
+    greedy, other = announced("n0", many(10)), announced("n1", many(6, "n1"))
+    rows = [SourceBatch(greedy, None, 1.0, np.zeros(10)), SourceBatch(other, None, 1.0, np.zeros(6))]
+    found = [key for key, _ in seen(gathering, gathering.build_block(rows, 1.0))]
+    assert [sum(key.entity == f"{node}/gpu0" for key in found) for node in ("n0", "n1")] == [4, 6]
+    assert "n0" in gathering.describe_overflow()
+    assert "n1" not in gathering.describe_overflow()
+
+
+def test_selectors_of_one_owner_are_bounded_by_the_memory_that_they_take(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.batcher.MAX_OWNER_CELLS", 12)
+    monkeypatch.setattr("skewscope.adapters.controller.batcher.MIN_OWNER_SELECTORS", 2)
+    two = Topology((Node("n0"), Node("n1")))
+    gathering, keys = Batcher({"gpu.util", "gpu.power"}, two), many(4)
+    keys += [SeriesKey("gpu.power", key.kind, key.entity, key.selector) for key in keys]
+    assert len(gathering.build_block([SourceBatch(announced("n0", keys), None, 1.0, np.zeros(8))], 1.0)) == 6
+    following = Batcher({"gpu.util", "gpu.power"}, two)
+    following.table.number(gathering.table.keys[0])
+    following.take_over(gathering, np.array([0]), 1.0)
+    more = [SeriesKey("gpu.util", "gpu", "n0/gpu0", f"x{n}") for n in range(9)]
+    assert len(following.build_block([SourceBatch(announced("n0", more), None, 2.0, np.zeros(9))], 2.0)) == 5
+
+
 def test_entities_are_bounded_by_node_before_they_take_memory(monkeypatch):
     monkeypatch.setattr("skewscope.adapters.controller.batcher.MAX_OWNER_ENTITIES", 30)
     gathering = Batcher({"gpu.util"})
