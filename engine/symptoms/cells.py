@@ -7,6 +7,7 @@ grow, so that what is learned about them stays in place when new series appear.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import zip_longest
 
 import numpy as np
 
@@ -118,6 +119,9 @@ class Deviation:
 
 MAX_CELLS = 250_000
 """So many series are judged, those that say most about work first; the coverage names the signals left out."""
+CELLS_PER_GROWTH_S = 5_000
+"""Where series come, all cells are looked at again, which takes some ten microseconds each: the next growth waits a
+second for so many of them."""
 CELLS_PER_TICK = 50_000
 """So many series are judged in one tick; more of them take turns."""
 LARGE_FLEET_NODES = 1000
@@ -291,6 +295,8 @@ class JudgedCells:
     _own_groups: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     """The groups that the series of a member name, by signal and selector, and member."""
     _versions: list[int] = field(default_factory=list)
+    _next_growth: float = -np.inf
+    """Seconds since 1970 from which on series that came since the last growth get cells."""
     _wanted: list[str] = field(default_factory=list)
     _wanted_rows: list[SignalRows] = field(default_factory=list)
     """The series of the signals that are wanted."""
@@ -315,17 +321,25 @@ class JudgedCells:
 
     # --- growth
 
-    def grow(self) -> bool:
-        """Adds cells for series that are new; returns whether there were any."""
+    def grow(self, t: float = np.inf) -> bool:
+        """Adds cells for series that are new at `t` seconds; returns whether there were any.
+
+        Many cells grow again only after a while. Without a time, they grow now.
+        """
         versions = [rows.version for rows in self._wanted_rows]
-        if versions == self._versions:
+        if versions == self._versions or t < self._next_growth:
             return False
+        changed = [
+            name for name, version, known in zip_longest(self._wanted, versions, self._versions) if version != known
+        ]
         self._versions = versions
         before = len(self.signals)
-        added = [numbers for name in self._wanted for numbers in self._add_series(name)]
+        added = [numbers for name in changed for numbers in self._add_series(name)]
         if added:
             self._extend(np.concatenate(added))
             self._join_sets(range(before, len(self)))
+        if np.isfinite(t):
+            self._next_growth = t + len(self) / CELLS_PER_GROWTH_S
         return bool(added)
 
     def _add_series(self, name: str) -> Iterator[Index]:

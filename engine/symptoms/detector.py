@@ -235,7 +235,7 @@ class SymptomDetector:
 
     def step(self, t: float) -> None:
         """Updates the deviations with the samples of the tick that ends at `t` seconds."""
-        if self.cells.grow():
+        if self.cells.grow(t):
             self._grow()
         new = self.cells.read(t)
         has_changed = self.steps.step(t, new)

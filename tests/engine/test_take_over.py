@@ -30,7 +30,8 @@ COMPUTED_ANEW = (
     *("._class_sizes[]", "._operators[]._first_samples", "._input_key[]", "._known_selectors", ".selector._series"),
     *(".selector._version[]", "._ripening._t", "._stale_mask", ".fitted_version", ".next_stale_time", ".version"),
     *("._start_version", "._fresh_values", ".changed_signals", ".first_samples", "._forwarded", ".seen_series"),
-    *("._cells_seen", "._is_prepared", ".deliveries._is_complete", ".deliveries._time[]"),
+    *("._cells_seen", "._is_prepared", ".deliveries._is_complete", ".deliveries._time[]", ".cells._versions[]"),
+    *(".cells._next_growth",),
 )
 """Numbers that follow from the others, count changes, or say how far something has been looked through."""
 FAULTS = (("tp-straggler", 0, 20.0), ("gpu-thermal-throttle", 1, 20.0))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skewscope.engine.model.topology import Node, Port, Topology
+from skewscope.engine.symptoms import cells
 from skewscope.engine.symptoms.levels import PeerRatios
 from tests.support.symptom_world import START, SymptomWorld, pool_of_replicas
 
@@ -343,3 +344,13 @@ def test_a_wait_for_credits_that_takes_no_share_of_the_time_is_silent(waited, is
         total += wobble * (waited if n >= 40 else 1.0)
         world.tick({("port.xmit_wait", "port", "n0/p0"): total})
     assert {one.condition for one in world.incidents()} == ({"resource-pressure"} if is_told else set())
+
+
+def test_many_series_grow_again_only_after_a_while_and_then_those_that_came_are_judged(monkeypatch):
+    monkeypatch.setattr(cells, "CELLS_PER_GROWTH_S", 1.0)
+    world, sizes = SymptomWorld(size=24), []
+    # One series more each second; after the growth to n cells, the next one comes n seconds later.
+    for second in range(20):
+        world.tick({("step.compute_time", "rank", f"A:n{n}"): 1.0 for n in range(second + 1)})
+        sizes.append(len(world.tracker.detector.cells))
+    assert sizes == [1, 2, 2, 4, 4, 4, 4, *[8] * 8, *[16] * 5]
