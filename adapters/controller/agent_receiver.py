@@ -43,10 +43,11 @@ FRAME_COST, SERIES_COST = 32, 2
 BROKEN_COST = 16_384
 """Values that a body counts for that cannot be unpacked."""
 WORK_RATE, WORK_BURST = float(MAX_COLUMNS), 16.0 * MAX_COLUMNS
-SECOND_COST = 20.0 * MAX_COLUMNS
-"""Values that a second of a processor counts for, whatever it was spent on: a sender may use a twentieth of one."""
 """Values a second that one sender may send in the long run, and at once after a pause. An agent with all its series
 sends a tenth of that; after an hour without a controller it sends the rest at this rate."""
+SECOND_COST = 80.0 * MAX_COLUMNS
+"""Values that a second of a processor counts for, whatever it was spent on: a sender may use an eightieth of one, and a
+fifth of a second at once. To announce all series of an agent takes a few hundredths."""
 ANNOUNCE_RATE = MAX_COLUMNS / 3600.0
 """Series a second that one agent may announce in the long run, after MAX_COLUMNS at once: under ever new boots, one
 node could otherwise fill the controller's memory with series."""
@@ -88,6 +89,10 @@ class ReceiverBusyError(Exception):
         self.wait = wait
         """Seconds after which it may succeed."""
         super().__init__(why)
+
+
+class OverShareError(ReceiverBusyError):
+    """A sender has sent more than its share."""
 
 
 class AgentTable:
@@ -264,7 +269,7 @@ class AgentReceiver:
         if not share.has_room(now):
             self._note_refusal(self.agents.setdefault(node, AgentState(node)))
             why = f"more than {WORK_RATE:.0f} values a second from {node!r}; send it again in {share.wait:.0f} s"
-            raise ReceiverBusyError(why, share.wait)
+            raise OverShareError(why, share.wait)
         return share
 
     def _note_refusal(self, agent: AgentState) -> None:

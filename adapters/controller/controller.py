@@ -88,6 +88,8 @@ class Controller:
     _steady: tuple[int, int] = (0, 0)
     """Series at the last tick, and the number of ticks with that count."""
 
+    is_judging: bool = False
+    """Whether the samples of a tick are being judged."""
     _saved_agents: int = 0
     """Number of agents at the last write of the registry."""
 
@@ -188,10 +190,14 @@ class Controller:
         for name, batches in self._leftover.items():
             handed[name] = batches + handed.get(name, [])
         self._leftover = {}
-        # The pipeline is looked up in its thread: a reload may be replacing it.
-        self.last_result = await self._run_in_thread(
-            lambda: self._active_pipeline.step(t, handed, self.supervisor.count_series_without_place())
-        )
+        self.is_judging = True
+        try:
+            # The pipeline is looked up in its thread: a reload may be replacing it.
+            self.last_result = await self._run_in_thread(
+                lambda: self._active_pipeline.step(t, handed, self.supervisor.count_series_without_place())
+            )
+        finally:
+            self.is_judging = False
         if self.tick_stats.ticks % AGENT_SAVE_TICKS == 0 or len(self.receiver.agents) != self._saved_agents:
             self._saved_agents = len(self.receiver.agents)
             heard = self.receiver.agent_records()

@@ -2,7 +2,8 @@
 
 What senders send must not be read on the event loop, where a second of work for one would be a second without answers
 for all. What waits is bounded for each sender and for all. A sender with much work waits behind those with little, and
-no sender waits for more than the job that has begun and the jobs of those that have had as little as itself.
+no sender waits for more than the job that has begun and the jobs of those that have had as little as itself. Senders
+with much work also wait while something more important runs: threads of Python take turns, so it would take longer.
 """
 
 import asyncio
@@ -25,6 +26,13 @@ MAX_JOBS_OF_ONE = 64
 """Jobs that may wait for one sender: an agent waits for an answer before it sends again."""
 FORGIVEN_RATE = 0.05
 """Seconds of work that a sender is forgiven each second; an agent needs a thousandth."""
+
+LIGHT_S = 0.05
+"""Seconds of work up to which a sender does not wait for what is more important."""
+MAX_YIELD_S = 1.0
+"""Seconds for which those with more wait at most, ..."""
+YIELD_STEP_S = 0.02
+"""... looking again so often."""
 
 Result = Any
 Done = Callable[[Result], None]
@@ -57,8 +65,14 @@ class _Sender:
 class FairWorker:
     """Runs jobs in a thread, which starts with the first one."""
 
-    def __init__(self, name: str, timer: Callable[[], float] = time.monotonic) -> None:
-        self._name, self._timer = name, timer
+    def __init__(
+        self,
+        name: str,
+        timer: Callable[[], float] = time.monotonic,
+        is_yielding: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Constructs it; while `is_yielding`, senders with much work wait."""
+        self._name, self._timer, self._is_yielding = name, timer, is_yielding
         self._senders: dict[Hashable, _Sender] = {}
         self._order: list[tuple[float, int, Hashable]] = []
         """A heap of the senders with waiting jobs: seconds of work, number, sender."""
@@ -102,7 +116,7 @@ class FairWorker:
     def _run(self) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._closed or self._order)
+                self._wait_for_turn()
                 if self._closed:
                     return
                 sender = heapq.heappop(self._order)[2]
@@ -112,6 +126,13 @@ class FairWorker:
             with self._condition:
                 self._leave(sender, self._timer() - begun)
             self._deliver(job.done, result)
+
+    def _wait_for_turn(self) -> None:
+        """Waits for a job that may begin now."""
+        self._condition.wait_for(lambda: self._closed or self._order)
+        end = self._timer() + MAX_YIELD_S
+        while not self._closed and self._order[0][0] > LIGHT_S and self._is_yielding() and self._timer() < end:
+            self._condition.wait(YIELD_STEP_S)
 
     def _finish(self, job: _Job) -> Result:
         try:

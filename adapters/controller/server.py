@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skewscope.adapters.controller.agent_receiver import (
     ForeignNodeError,
+    OverShareError,
     ReceiverBusyError,
     RowsMovedError,
     UnknownTablesError,
@@ -70,11 +71,17 @@ ERROR_STATUS: dict[type[Exception], int] = {
     TooLargeError: 413,
     ClientGoneError: 400,
     ReceiverBusyError: 503,
+    OverShareError: 503,
     push_receiver.InvalidBodyError: 400,
     push_receiver.PushQueueFullError: 503,
     WorkerFullError: 503,
 }
 BUSY_ERRORS = (ReceiverBusyError, push_receiver.PushQueueFullError, WorkerFullError)
+LATE_ERRORS = (OverShareError, push_receiver.PushQueueFullError, WorkerFullError)
+"""What is answered only after a while: a sender that has sent too much and does not wait would ask again at once, and
+each answer takes time from others."""
+REFUSAL_DELAY_S = 1.0
+"""Seconds before these answers."""
 
 log = logging.getLogger(__name__)
 
@@ -86,11 +93,12 @@ class ControllerApp:
     controller: Controller
     access_control: AccessControl = field(init=False)
     body_budget: BodyBudget = field(default_factory=lambda: BodyBudget(MAX_INFLIGHT_BYTES))
-    _rows_worker: FairWorker = field(default_factory=lambda: FairWorker("rows"))
+    _rows_worker: FairWorker = field(init=False)
     _asgi_app: ASGIApp = field(init=False)
 
     def __post_init__(self) -> None:
         self.access_control = AccessControl(self.controller.config)
+        self._rows_worker = FairWorker("rows", is_yielding=lambda: self.controller.is_judging)
         reader = StoreReader(self.controller.config.store, lambda: self.controller.is_store_pending)
         context = ApiContext(self.controller, reader)
         routes = [
@@ -155,12 +163,18 @@ class ControllerApp:
         try:
             self._rows_worker.submit(key, partial(self.receive_rows, body, sender.node), partial(_pass_rows, done))
         except WorkerFullError as error:
-            done(_error_response(error))
+            _pass_rows(done, error)
 
     def receive_rows(self, body: bytes, allowed: str | None) -> int | Response:
-        """Receives rows of an agent; returns the highest received sequence number or an error answer."""
+        """Receives rows of an agent; returns the highest received sequence number or an error answer.
+
+        Raises:
+            OverShareError: the sender has sent more than its share.
+        """
         try:
             return self.controller.receiver.receive(body, allowed)
+        except OverShareError:
+            raise
         except UnknownTablesError as error:
             return JSONResponse({"unknown": error.tables}, 409)
         except RowsMovedError as error:
@@ -183,6 +197,8 @@ class ControllerApp:
         except TimeoutError:
             return error_response(408, f"the body took more than {REQUEST_TIMEOUT:g} s")
         except tuple(ERROR_STATUS) as error:
+            if isinstance(error, LATE_ERRORS):
+                await asyncio.sleep(REFUSAL_DELAY_S)
             return _error_response(error)
 
     async def _receive_rows_body(self, scope: Scope, receive: Receive, allowed: str | None) -> Response:
@@ -236,7 +252,10 @@ async def _read_body(scope: Scope, receive: Receive, most: int, place: BodyReser
 
 
 def _pass_rows(done: Callable[[int | Response], None], found: int | Response | Exception) -> None:
-    """Passes on what became of a body."""
+    """Passes on what became of a body; to a sender that sends too much only after a while."""
+    if isinstance(found, LATE_ERRORS):
+        asyncio.get_running_loop().call_later(REFUSAL_DELAY_S, done, _error_response(found))
+        return
     if isinstance(found, Exception):
         log.error("error while receiving rows of an agent", exc_info=found)
         found = error_response(500, "internal error; see the log")

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from skewscope.adapters.controller import fair_worker
+from skewscope.adapters.controller import fair_worker, server
+from skewscope.adapters.controller.agent_receiver import OverShareError
 from skewscope.adapters.controller.fair_worker import FairWorker, WorkerFullError
 from skewscope.adapters.controller.server import ControllerApp
 from tests.adapters.controller.test_connection import ANNOUNCED, ASKED, answer, post, talk  # noqa: F401
@@ -117,3 +118,62 @@ def test_other_requests_are_answered_while_a_body_is_read(talk, monkeypatch):  #
 
     found, _ = talk(conversation)
     assert [status for status, _ in found] == [404, 200, 404], "the second answer waits for the first"
+
+
+def test_a_sender_with_much_work_waits_for_what_is_more_important_and_others_do_not():
+    work, judging, told = Work(), threading.Event(), []
+    work.worker = FairWorker("test", lambda: work.t, judging.is_set)
+    work.go.set()
+
+    def submit(sender, seconds):
+        done = asyncio.Event()
+        work.worker.submit(sender, work.job(sender, seconds), lambda name: (told.append(name), done.set()))
+        return done
+
+    async def play():
+        async with asyncio.timeout(20):
+            await submit("greedy", 2.0).wait()
+            judging.set()
+            later = submit("greedy", 2.0)
+            await submit("n0", 0.001).wait()
+            before = list(told)
+            judging.clear()
+            await later.wait()
+        work.worker.close()
+        return before
+
+    assert asyncio.run(play()) == ["greedy", "n0"]
+    assert told == ["greedy", "n0", "greedy"]
+
+
+def test_what_is_more_important_is_waited_for_no_longer_than_a_second(monkeypatch):
+    monkeypatch.setattr(fair_worker, "MAX_YIELD_S", 0.05)
+    work = Work()
+    work.worker = FairWorker("test", is_yielding=lambda: True)
+    assert asyncio.run(work.finish([("greedy", 2.0)] * 3)) == ["greedy"] * 3
+
+
+def test_a_sender_over_its_share_hears_so_only_after_a_while_and_others_at_once(talk, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(server, "REFUSAL_DELAY_S", 0.3)
+
+    def refuse(_self, body, _allowed):
+        if body == ANNOUNCED:
+            raise OverShareError("too much", 7.0)
+        return 5
+
+    monkeypatch.setattr(ControllerApp, "receive_rows", refuse)
+
+    async def conversation(reader, writer):
+        writer.write(post(ANNOUNCED))
+        late = asyncio.create_task(answer(reader))
+        other, there = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        there.write(post(b"other"))
+        found = await answer(other)
+        is_refused = late.done()
+        there.close()
+        return found, is_refused, await late
+
+    (found, is_refused, refused), _ = talk(conversation)
+    assert found == (200, {"taken": 5})
+    assert not is_refused
+    assert refused == (503, {"error": "too much"})
