@@ -2,9 +2,10 @@
 
 `python -m bench.hostile_agents [SECONDS] [HOSTILE] [WAY]` starts a controller in which each node has a token. Twenty
 agents push a row of 200 values once a second (`SOUND=990` for a thousand in all, with 20 values each); after a third of
-the time, HOSTILE others (10 by default) push as fast as they can, each in one of six ways: rows without values, one
+the time, HOSTILE others (10 by default) push as fast as they can, each in one of seven ways: rows without values, one
 announcement again and again, JSON that is no series and just below the bounds of parts, ever new starts with ever new
-series, bodies that cannot be unpacked, series of another node by which it would be diagnosed. With WAY, the name of a
+series, bodies that cannot be unpacked, series of all signals under hundreds of selectors, series of another node by
+which it would be diagnosed. With WAY, the name of a
 function here, all of them do the same; with 0 for HOSTILE it measures the same without them. It fails where others wait
 more than twice as long, `/healthz` more than a second, a tick is skipped, memory is above its bound, or a sound node is
 diagnosed.
@@ -39,6 +40,7 @@ from skewscope.adapters.formats.row_protocol import (
     encode,
 )
 from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.kb.loader import catalogue
 
 SOUND = int(os.environ.get("SOUND", "20"))
 """Sound agents; each sends fewer values where there are many, since the load is made on the same machine."""
@@ -98,6 +100,15 @@ def new_starts(node: str) -> Bodies:
         yield encode([HelloFrame(node, f"b{n}", "1"), SeriesFrame(0, 0, found), row])
 
 
+def new_selectors(node: str) -> Bodies:
+    """Fills a place for each node of the fleet with each of its series."""
+    signals = sorted(name for name, one in catalogue().signals.items() if one.entity == "node")
+    told = tuple(SeriesKey(name, "node", node, f"x{n}") for n in range(60_000 // len(signals)) for name in signals)
+    hello, announced = HelloFrame(node, "b", "1"), SeriesFrame(0, 0, told)
+    for n in itertools.count():
+        yield encode([hello, *([] if n else [announced]), RowFrame(n, time.time(), 0, np.ones(len(told)))])
+
+
 def broken_bodies(_node: str) -> Bodies:
     body = pack(os.urandom(1 << 20) + b"\0" * (14 << 20))[:-8]
     while True:
@@ -121,6 +132,7 @@ WAYS: tuple[Callable[[str], Bodies], ...] = (
     nonsense,
     new_starts,
     broken_bodies,
+    new_selectors,
     indictments,
 )
 
@@ -252,7 +264,8 @@ async def measure(folder: Path, pid: int, seconds: float, hostile: tuple[int, st
     running = asyncio.create_task(found.run())
     await asyncio.sleep(attacked - time.time())
     before, work, since = await ask(port, "/metrics"), used(pid), time.time()
-    command = [sys.executable, "-m", "bench.hostile_agents", "attack", str(port)]
+    # They stand for other machines: the controller's processors are its own.
+    command = ["nice", "-n", "19", sys.executable, "-m", "bench.hostile_agents", "attack", str(port)]
     count, way = hostile
     attackers = [await asyncio.create_subprocess_exec(*command, str(n), way) for n in range(count)]
     try:
@@ -303,7 +316,6 @@ def run_hostile(seconds: float, hostile: int, way: str = "") -> list[str]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["attack"]:
-        os.nice(19)  # It stands for another machine: the controller's processors are its own.
         asyncio.run(attack(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
     else:
         given = [*sys.argv[1:], *("45", "10", "")[len(sys.argv) - 1 :]]
