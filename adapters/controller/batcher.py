@@ -47,7 +47,7 @@ MAX_OWNER_CELLS = 1 << 19
 bytes for each entity and selector of a signal, and looks at each in every tick."""
 MIN_OWNER_SELECTORS = 256
 """So many selectors any owner may be the first to use; what nodes of one make use together is of several owners."""
-MAX_NEW_COLUMNS = 1 << 12
+MAX_NEW_COLUMNS = 1 << 11
 """Maximum of new columns of one owner that a tick takes in; the others follow in the next ticks. Each takes some ten
 microseconds of engine and symptoms, so that a few owners with all their series at once would delay a tick."""
 FORGET_S = 600.0
