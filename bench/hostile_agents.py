@@ -1,13 +1,13 @@
 """Measures what hostile agents do to a controller: the delay of others, of `/healthz`, its ticks, memory and work.
 
-`python -m bench.hostile_agents [SECONDS] [HOSTILE] [WAY]` starts a controller in which each node has a token. 990 agents
-push a row of 20 values once a second (`SOUND=20` for fewer, with 200 values each); after a third of the time, HOSTILE
-others (10 by default) push as fast as they can, each in one of seven ways: rows without values, one announcement again
-and again, JSON that is no series and just below the bounds of parts, ever new starts with ever new series, bodies that
-cannot be unpacked, series of all signals under hundreds of selectors, series of another node by which it would be
-diagnosed. With WAY, the name of a function here, all of them do the same; with 0 for HOSTILE it measures the same
-without them. It fails where others wait more than twice as long, `/healthz` more than a second, a tick is skipped,
-memory is above its bound, or a sound node is diagnosed.
+`python -m bench.hostile_agents [SECONDS] [HOSTILE] [WAY]` starts a controller in which each node has a token. 990
+agents push a row of 20 values once a second (`SOUND=20` for fewer, with 200 values each); after a third of the time,
+HOSTILE others (10 by default) push as fast as they can, each in one of seven ways: rows without values, one
+announcement again and again, JSON that is no series and just below the bounds of parts, ever new starts with ever new
+series, bodies that cannot be unpacked, series of all signals under hundreds of selectors, series of another node by
+which it would be diagnosed. With WAY, the name of a function here, all of them do the same; with 0 for HOSTILE it
+measures the same without them. It fails where others wait more than twice as long, `/healthz` more than a second, a
+tick is skipped, memory is above its bound, or a sound node is diagnosed.
 """
 
 import asyncio
