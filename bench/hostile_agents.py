@@ -2,12 +2,12 @@
 
 `python -m bench.hostile_agents [SECONDS] [HOSTILE] [WAY]` starts a controller in which each node has a token. 990
 agents push a row of 20 values once a second (`SOUND=20` for fewer, with 200 values each); after a third of the time,
-HOSTILE others (10 by default) push as fast as they can, each in one of seven ways: rows without values, one
+HOSTILE others (10 by default) push as fast as they can, each in one of eight ways: rows without values, one
 announcement again and again, JSON that is no series and just below the bounds of parts, ever new starts with ever new
-series, bodies that cannot be unpacked, series of all signals under hundreds of selectors, series of another node by
-which it would be diagnosed. With WAY, the name of a function here, all of them do the same; with 0 for HOSTILE it
-measures the same without them. It fails where others wait more than twice as long, `/healthz` more than a second, a
-tick is skipped, memory is above its bound, or a sound node is diagnosed.
+series, bodies that cannot be unpacked, series of all signals under hundreds of selectors, thousands of peers, series
+of another node by which it would be diagnosed. With WAY, the name of a function here, all of them do the same; with 0
+for HOSTILE it measures the same without them. It fails where others wait more than twice as long, `/healthz` more
+than a second, a tick is skipped, memory is above its bound, or a sound node is diagnosed.
 """
 
 import asyncio
@@ -108,6 +108,15 @@ def new_selectors(node: str) -> Bodies:
         yield encode([hello, *([] if n else [announced]), RowFrame(n, time.time(), 0, np.ones(len(told)))])
 
 
+def new_peers(node: str) -> Bodies:
+    """Speaks of ever more peers of its own port."""
+    signals = sorted(name for name, one in catalogue().signals.items() if one.entity == "peer")
+    told = tuple(SeriesKey(name, "peer", f"{node}/p0>r{n}") for n in range(60_000 // len(signals)) for name in signals)
+    hello, announced = HelloFrame(node, "b", "1"), SeriesFrame(0, 0, told)
+    for n in itertools.count():
+        yield encode([hello, *([] if n else [announced]), RowFrame(n, time.time(), 0, np.ones(len(told)))])
+
+
 def broken_bodies(_node: str) -> Bodies:
     body = pack(os.urandom(1 << 20) + b"\0" * (14 << 20))[:-8]
     while True:
@@ -132,6 +141,7 @@ WAYS: tuple[Callable[[str], Bodies], ...] = (
     new_starts,
     broken_bodies,
     new_selectors,
+    new_peers,
     indictments,
 )
 
