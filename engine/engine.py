@@ -30,6 +30,7 @@ from skewscope.engine.symptoms.cells import LARGE_FLEET_NODES, judged_signals
 from skewscope.engine.symptoms.tracker import DiagnosedPlace, SymptomTracker
 from skewscope.engine.symptoms.transfer import prepare_cells, transfer_detector, transfer_symptoms
 from skewscope.engine.wire.join import WireJoin
+from skewscope.kb.garbage import pause_collection
 from skewscope.kb.model import Catalogue
 from skewscope.kb.units import format_dimension
 from skewscope.rules.entity_kinds import PEER_DEFAULTS
@@ -94,6 +95,7 @@ class Engine:
         verdicts: the verdicts of the last tick, one per rule, in the order of rule ids.
     """
 
+    @pause_collection()
     def __init__(
         self,
         rules: Iterable[Rule],

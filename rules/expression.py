@@ -56,10 +56,13 @@ class Expr:
         return format_expression(self)
 
     def walk(self) -> Iterator["Expr"]:
-        """Yield every node, children before parents."""
-        for arg in self.args:
-            yield from arg.walk()
-        yield self
+        """Returns every node, children before parents."""
+        found, rest = [], [self]
+        while rest:
+            node = rest.pop()
+            found.append(node)
+            rest += node.args
+        return reversed(found)
 
     @property
     def signals(self) -> tuple[str, ...]:

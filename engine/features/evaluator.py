@@ -5,7 +5,7 @@ larger and `not` the negative of their arguments. Operators with memory take in 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -146,16 +146,20 @@ class Evaluator:
         stores = {id(op.store): op.store for op in self._operators if op.store is not None}
         self._source_of = {key: len(signals) + n for n, key in enumerate(stores)}
         """The source of each store, by its identity."""
-        found = np.zeros((len(self.expressions), len(signals) + len(stores) + 1), bool)
-        for n, (expr, op, args) in enumerate(zip(self.expressions, self._operators, self._args, strict=True)):
+        clock = len(signals) + len(stores)
+        found: list[int] = []
+        for expr, op, args in zip(self.expressions, self._operators, self._args, strict=True):
+            bits = (op.reads is Reads.TIMES) << clock
             for arg in args:
-                found[n] |= found[arg]
+                bits |= found[arg]
             if expr.op in {"signal", "seen"}:
-                found[n, signals[expr.name]] = True
+                bits |= 1 << signals[expr.name]
             if op.store is not None:
-                found[n, self._source_of[id(op.store)]] = True
-            found[n, -1] |= op.reads is Reads.TIMES
-        return np.ascontiguousarray(found.T)
+                bits |= 1 << self._source_of[id(op.store)]
+            found.append(bits)
+        width = clock // 8 + 1
+        rows = np.frombuffer(b"".join(bits.to_bytes(width, "little") for bits in found), np.uint8).reshape(-1, width)
+        return np.unpackbits(np.ascontiguousarray(rows.T), axis=0, count=clock + 1, bitorder="little").astype(np.bool_)
 
     # --- ticks
 
@@ -571,6 +575,7 @@ def measured_side(comparison: Expr) -> Expr:
     return left if left.kind else right
 
 
+@cache
 def unit_of(expr: Expr) -> Dimension:
     """The dimension of the number that `Evaluator.decisive_value` returns for a truth value."""
     found = next((node for node in expr.walk() if node.op == "compare"), None)
