@@ -30,6 +30,7 @@ from skewscope.engine.features.operators.peers import PeerCount
 from skewscope.engine.features.stores import CounterWindows
 from skewscope.engine.ingest.feed import SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
+from skewscope.kb.garbage import pause_collection
 from skewscope.kb.model import Catalogue
 from skewscope.rules.model import Rule
 
@@ -61,6 +62,7 @@ KNOWN_NAMES: Mapping[str, frozenset[str]] = {
     "skewscope.adapters.fleet.shard_report": frozenset({"ShardTick"}),
 }
 """What else may be named."""
+STORED_BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType)
 BUILTIN_METHODS = frozenset({"__getitem__", "get", "__contains__"})
 """Methods of dictionaries that the engine keeps as functions."""
 LARGE_BYTES = 1 << 16
@@ -132,7 +134,8 @@ def encode_state(root: object, named: Mapping[str, Any], pool: KeyPool) -> list[
         arrays.append(raw)
         return False
 
-    _StateWriter(text, named, pool, keep).dump(root)
+    with pause_collection():
+        _StateWriter(text, named, pool, keep).dump(root)
     return [text.getvalue(), *arrays]
 
 
@@ -144,7 +147,8 @@ def decode_state(buffers: Sequence[Buffer], named: Mapping[str, Any], pool: KeyP
     """
     reader = _StateReader(io.BytesIO(buffers[0]), named, pool, buffers[1:])
     try:
-        return reader.load()
+        with pause_collection():
+            return reader.load()
     except StateError:
         raise
     except Exception as error:
@@ -171,7 +175,7 @@ class _StateWriter(pickle.Pickler):
         name = self._names.get(id(one))
         if name is not None:
             return named_object, (name,)
-        if isinstance(one, type | types.FunctionType | types.BuiltinFunctionType):
+        if isinstance(one, STORED_BY_NAME):
             _check_name(one)
         reduce = REDUCERS.get(type(one))
         if reduce is not None:
