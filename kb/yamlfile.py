@@ -1,6 +1,7 @@
 """Parses YAML with line numbers from untrusted files: bounded size and depth, no aliases, no repeated keys."""
 
 import math
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,8 +92,9 @@ def read_text(path: Path, file: str) -> str:
         InputError: the file is not.
     """
     try:
-        size = path.stat().st_size
-        if not (path.is_file() or path.is_dir()):
+        found = path.stat()
+        size = found.st_size
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
             # A device or a pipe has no end.
             raise InputError([Problem(file, 0, "", "no plain file", "a YAML file")])
         if size > MAX_BYTES:

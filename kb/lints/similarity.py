@@ -4,9 +4,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 
 from skewscope.kb.entry_store import CatalogueEntry, EntryStore
-from skewscope.kb.lint import EntryProblems, catalogue_lint
+from skewscope.kb.lint import CACHED_ENTRIES, EntryProblems, catalogue_lint
 
 MAX_SIMILARITY = 0.75
 """Cosine similarity of the words of two entries (rare words weigh more) from which they are duplicates."""
@@ -28,7 +29,7 @@ def similar_pairs(
     entries: list[CatalogueEntry], fields: tuple[str, ...]
 ) -> Iterator[tuple[CatalogueEntry, CatalogueEntry, float]]:
     """Yields pairs of entries with too similar texts, and their similarity."""
-    counts = [Counter(_words(" ".join(str(e.document.data[f]) for f in fields))) for e in entries]
+    counts = [_count_words(" ".join(str(e.document.data[f]) for f in fields)) for e in entries]
     holders = Counter(word for words in counts for word in words)
     rarity = {word: math.log(1 + len(entries) / n) for word, n in holders.items()}
     earlier: dict[str, list[tuple[int, float]]] = {word: [] for word in holders}
@@ -46,5 +47,6 @@ def _normalise(vector: dict[str, float]) -> dict[str, float]:
     return {word: weight / length for word, weight in vector.items()}
 
 
-def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z]{3,}", text.lower())
+@lru_cache(maxsize=CACHED_ENTRIES)
+def _count_words(text: str) -> Counter[str]:
+    return Counter(re.findall(r"[a-z]{3,}", text.lower()))
