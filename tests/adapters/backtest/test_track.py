@@ -4,7 +4,6 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,12 +58,11 @@ def replayed():
     return lines(replay(world()[1]).incidents)
 
 
-@pytest.mark.parametrize("cuts", [1, 5])
-def test_cuts_change_no_byte_of_what_a_replay_tells(cuts):
+def test_cuts_change_no_byte_of_what_a_replay_tells():
     loaded, recording = world()
     setup = build_setup(loaded, recording, load_rule_set(str(RULES_FOLDER), catalogue()))
-    segments = list(cut_recording(loaded, recording, cuts))
-    assert len(segments) == cuts + 1
+    segments = list(cut_recording(loaded, recording, 5))
+    assert len(segments) == 6
     assert lines(judge_track(setup, iter(segments))) == replayed()
     assert len(replayed()) > 1
 

@@ -130,10 +130,11 @@ def test_dumps_of_the_same_ranks_in_two_folders_are_of_two_runs(tmp_path):
             folder.mkdir(parents=True, exist_ok=True)
             write(folder / host, {rank: job[rank] for rank in ranks})
     draft = draft_recording([tmp_path / "stops"])
-    assert sorted(incidents(draft.recording)) == [("collective-hang", "a.rank2"), ("collective-hang", "b.rank1")]
+    found = incidents(draft.recording)
+    assert sorted(found) == [("collective-hang", "a.rank2"), ("collective-hang", "b.rank1")]
     assert draft.assumptions[0].what == "runs a, b"
     save_recording(draft, tmp_path / "saved")
-    assert incidents(open_recording(tmp_path / "saved")) == incidents(draft.recording)
+    assert incidents(open_recording(tmp_path / "saved")) == found
 
 
 def test_a_copy_of_a_dump_in_a_folder_below_is_told_and_changes_no_answer(tmp_path):
@@ -163,10 +164,11 @@ def test_a_rank_without_a_dump_shifts_no_other(tmp_path, lost, is_cut):
     else:
         file.unlink()
     draft = draft_recording([tmp_path / "dumps"])
-    assert incidents(draft.recording) == [("collective-hang", "rank2")]
+    found = incidents(draft.recording)
+    assert found == [("collective-hang", "rank2")]
     assert draft.recording.topology.groups[0].members == ("rank0", "rank1", "rank2", "rank3")
     save_recording(draft, tmp_path / "saved")
-    assert incidents(open_recording(tmp_path / "saved")) == incidents(draft.recording)
+    assert incidents(open_recording(tmp_path / "saved")) == found
 
 
 def failed_gpu():

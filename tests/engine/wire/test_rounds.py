@@ -66,10 +66,11 @@ def test_the_slow_stage_of_a_pipeline_is_told_by_its_own_time(flight: int, scale
 def test_wrong_clocks_change_nothing(make) -> None:
     shape = Shape(late={2: 9e-3})
     wrong = Shape(late={2: 9e-3}, offset=(0.0, 0.21, -0.13, 0.002))
-    right = [told(shape, make, 300).typical("wire.onset_lag", f"G:n{i}") for i in range(4)]
-    assert [told(wrong, make, 300).typical("wire.onset_lag", f"G:n{i}") for i in range(4)] == pytest.approx(
-        right, abs=1e-3
+    right, found = (
+        [says.typical("wire.onset_lag", f"G:n{i}") for i in range(4)]
+        for says in (told(one, make, 300) for one in (shape, wrong))
     )
+    assert found == pytest.approx(right, abs=1e-3)
 
 
 def test_a_straggler_that_moves_shares_out_the_last_place() -> None:

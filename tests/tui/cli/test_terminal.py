@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -67,18 +68,19 @@ WIDTHS = (60, 80, 132)
 IN_EACH_WIDTH = f"""
 import os, sys
 from skewscope.tui.cli.main import cli
-for columns in {WIDTHS}:
-    os.environ["COLUMNS"] = str(columns)
-    cli(sys.argv[1:], standalone_mode=False)
-    print(end="\\f", flush=True)
+for words in sys.argv[1:]:
+    for columns in {WIDTHS}:
+        os.environ["COLUMNS"] = str(columns)
+        cli(words.split(), standalone_mode=False)
+        print(end="\\f", flush=True)
 """
 
 
-@pytest.mark.parametrize("words", [["kb", "list"], ["kb", "show", "tp-straggler"], ["rules", "list"]], ids=" ".join)
-def test_lines_keep_to_the_terminal_s_width(words):
-    shown, _ = on_terminal(words, command=(sys.executable, "-c", IN_EACH_WIDTH), NO_COLOR="1")
-    for columns, text in zip(WIDTHS, shown.split("\f")[:-1], strict=True):
-        assert 40 < max(map(len, text.splitlines())) <= columns
+def test_lines_keep_to_the_terminal_s_width():
+    commands = ["kb list", "kb show tp-straggler", "rules list"]
+    shown, _ = on_terminal(commands, command=(sys.executable, "-c", IN_EACH_WIDTH), NO_COLOR="1")
+    for (words, columns), text in zip(product(commands, WIDTHS), shown.split("\f")[:-1], strict=True):
+        assert 40 < max(map(len, text.splitlines())) <= columns, words
 
 
 def test_the_progress_bar_is_on_standard_error_and_json_stays_json(brief):

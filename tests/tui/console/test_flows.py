@@ -339,11 +339,6 @@ def test_resizing_keeps_the_content():
     run(flow)
 
 
-@pytest.mark.parametrize("key", ["2", "3", "4", "5"])
-def test_no_screen_is_wider_than_the_terminal(key):
-    assert all(len(row) <= 80 for row in shown((80, 24), [key]).splitlines())
-
-
 def test_one_key_saves_a_recording(tmp_path):
     feed = film()
     feed.exporter = lambda folder, begin, end: f"{end - begin:.0f} s in {folder.name}"
