@@ -77,7 +77,7 @@ def test_names_of_two_fleets_side_by_side_differ():
 
 
 def test_in_health_nothing_grows_and_nobody_stands_out():
-    made = aged(world(), 300)
+    made = aged(world(), 150)
     now, serving = made.rounds, made.serving
     assert (serving.waiting[made.fleet.is_serving] <= 3).all()
     assert (serving.ttft[made.fleet.is_serving] < 0.5).all()
@@ -92,7 +92,7 @@ def test_as_many_requests_leave_as_come():
     made = world()
     came, went = 0.0, 0.0
     aged(made, 60)
-    for _ in range(300):
+    for _ in range(150):
         made.step()
         came, went = came + made.serving.arrived.sum(), went + made.serving.ended.sum()
     assert went == pytest.approx(came, rel=0.1)
@@ -188,7 +188,7 @@ def test_a_benign_event_passes(event):
     scenario = build_scenario(made.fleet.plan, [((event, "heavy"),)])
     (episode,) = scenario.episodes
     aged(made, 45, lambda push, inside: BENIGN_EVENTS[event](push, inside, episode.at, 1.0, inside.t - 30))
-    aged(made, 120)
+    aged(made, 60)
     assert (made.serving.waiting[made.fleet.is_serving] <= 5).all()
 
 
