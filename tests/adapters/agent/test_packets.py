@@ -84,7 +84,6 @@ def test_what_a_job_sends_passes_cut_to_its_headers_and_nothing_else_does():
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_PACKET"), reason="no filters of Linux here")
-@settings(max_examples=40)
 @given(st.integers(1, 255), st.ip_addresses(v=4), st.ip_addresses(v=4), st.integers(1, 65535), st.integers(1, 65535))
 def test_both_ways_of_a_connection_are_in_the_sample_or_neither_is(share, one, other, sport, dport):
     with closing(Filter(share)) as some, closing(Filter(min(share + 40, 255))) as more:

@@ -2,7 +2,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skewscope.adapters.formats import json_stream
@@ -20,7 +20,6 @@ def members(data, arrays=("events",)):
     return list(iter_members(io.BufferedReader(io.BytesIO(data)), "trace", arrays))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.text(max_size=3), VALUES, max_size=4), st.lists(VALUES, max_size=6), st.integers(10, 60))
 def test_an_object_in_pieces_is_the_object_as_a_whole(others, events, chunk):
     whole = {**others, "events": events}

@@ -198,7 +198,6 @@ rows = st.lists(st.tuples(names, labels, numbers, st.integers(0, 10**12)), min_s
 
 
 @given(rows, st.integers(1, 400))
-@settings(max_examples=40, deadline=None)
 def test_what_is_printed_is_read_back_however_it_is_cut_into_blocks(table, chunk):
     text = "".join(f"{format_series(name, given)} {value!r} {time / 1000!r}\n" for name, given, value, time in table)
     expected = sorted(

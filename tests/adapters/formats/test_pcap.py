@@ -92,7 +92,6 @@ def test_a_capture_without_packets_gives_no_block(written, kind):
     assert reader.truncated_records == 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(kind=st.sampled_from(sorted(WRITERS)), block_bytes=st.integers(1, 3000), sizes=st.lists(st.integers(0, 200)))
 def test_blocks_of_any_size_give_the_same_columns(tmp_path_factory, kind, block_bytes, sizes):
     path = tmp_path_factory.mktemp("blocks") / "some.pcap"
@@ -104,7 +103,6 @@ def test_blocks_of_any_size_give_the_same_columns(tmp_path_factory, kind, block_
     assert reader.truncated_records == 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(kind=st.sampled_from(sorted(WRITERS)), data=st.data())
 def test_a_capture_that_was_killed_gives_what_is_whole(tmp_path_factory, kind, data):
     path = tmp_path_factory.mktemp("cut") / "some.pcap"

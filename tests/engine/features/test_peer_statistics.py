@@ -24,7 +24,7 @@ def peers(text, values, scale=1.0, name="wire.onset_lag"):
     return [found[f"A:n{n}"] for n in range(4)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(VALUES, st.sampled_from([1e-9, 0.125, 3.0, 1e9]))
 @pytest.mark.parametrize("function", ["peer_z", "peer_ratio", "share", "gini", "peer_spread"])
 def test_a_comparison_of_peers_does_not_depend_on_the_unit(function, values, scale):
@@ -33,7 +33,7 @@ def test_a_comparison_of_peers_does_not_depend_on_the_unit(function, values, sca
     assert scaled == pytest.approx(once, rel=1e-4, abs=1e-6, nan_ok=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(VALUES, st.permutations(range(4)))
 @pytest.mark.parametrize(
     "function",
@@ -56,14 +56,14 @@ def test_a_comparison_of_peers_does_not_depend_on_their_order(function, values, 
     assert mixed == pytest.approx([once[n] for n in order], rel=1e-9, abs=1e-12, nan_ok=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(VALUES)
 def test_shares_add_up_and_a_gini_lies_between_none_and_all(values):
     assert sum(peers("share(wire.onset_lag)", values)) == pytest.approx(1.0)
     assert all(0 <= one < 1 for one in peers("gini(wire.onset_lag)", values))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(VALUES, HOLES)
 @pytest.mark.parametrize(
     "function",
@@ -177,7 +177,7 @@ def test_a_window_without_a_sample_is_unknown(text):
     assert math.isnan(ran(text, RUN + [None] * 60)[-1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), max_size=25))
 @pytest.mark.parametrize(
     "text", [*WINDOWS, "baseline_z(wire.onset_lag)", "drift(wire.onset_lag)", "ewma(wire.onset_lag, 5*s)"]
@@ -256,7 +256,7 @@ def test_a_counter_stuck_at_the_end_of_its_range_is_unknown():
     assert math.isnan(counted([2**32 - 1] * 10)[-1])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(0, 2**32 - 2)), max_size=25))
 def test_no_counter_counts_backwards(values):
     assert all(math.isnan(one) or 0 <= one <= 2**32 for one in counted(values))

@@ -47,7 +47,6 @@ def ran(run, window, tick=1.0):
     return track, plain
 
 
-@settings(max_examples=40, deadline=None)
 @given(RUNS, st.integers(1, 60))
 @example([1.0, None, 3.0] * 30, 60)
 def test_every_statistic_is_that_of_the_window_s_samples(run, window):
@@ -72,7 +71,6 @@ def test_every_statistic_is_that_of_the_window_s_samples(run, window):
         assert track.slope(steps)[0] == pytest.approx(slope, rel=1e-4, abs=1e-4)
 
 
-@settings(max_examples=40, deadline=None)
 @given(RUNS, st.integers(1, 10), st.integers(1, 25))
 def test_the_past_of_a_change_lies_before_its_present(run, recent, past):
     track, plain = ran(run, float(recent + past))
@@ -84,7 +82,6 @@ def test_the_past_of_a_change_lies_before_its_present(run, recent, past):
         assert track.mean(before, steps)[0] == pytest.approx(expected, rel=1e-6, abs=1e-6, nan_ok=True)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=80),
     st.integers(0, MAX_SLOTS - 1),
@@ -105,7 +102,6 @@ def test_a_ring_made_coarser_forgets_nothing_that_it_still_had(run, when, wider)
     assert np.fmax.reduce(track.ring.window_slots("high", steps), axis=0)[0] == max(values)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=8, max_size=50), st.integers(1, 5), st.sampled_from([0.5, 1.0]))
 def test_a_sample_that_comes_late_counts_as_if_it_had_come_in_time(run, delay, tick):
     window = 12.0 * tick

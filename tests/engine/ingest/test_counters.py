@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skewscope.engine.ingest.counters import Ranges, compute_increases, ranges_of
@@ -98,7 +98,6 @@ def test_a_delivered_gap_is_a_rate_unknown_and_what_follows_is_none_the_worse():
     assert found[9:] == pytest.approx([10.0] * 3)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(0, 50)), min_size=1, max_size=40), st.integers(1, 20))
 def test_a_rate_is_that_of_a_plain_list_of_samples(steps, window):
     text = f"rate(port.tx_bytes, {window}*s)"
@@ -119,7 +118,6 @@ def test_a_rate_is_that_of_a_plain_list_of_samples(steps, window):
     assert found == pytest.approx(exact) or any(found == pytest.approx(one) for one in wide)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e9), st.just(NAN)), max_size=30))
 def test_no_rate_is_below_zero_or_beyond_all_numbers(values):
     assert all(math.isnan(one) or 0 <= one < 1e10 for one in rates(values, BYTES))
@@ -164,7 +162,6 @@ def observed(values, per_tick=10):
     return [each["A"] for each in found]
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(0.001, 8.0), min_size=110, max_size=110))
 def test_a_quantile_lies_in_its_bucket_and_the_mean_is_the_mean(values):
     median, high, mean = observed(values)

@@ -48,7 +48,6 @@ def test_what_is_no_interval_teaches_nothing(odd):
     assert learned([2.0, odd, odd, 2.0]) == learned([2.0, 2.0])
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(1e-3, 1e5), min_size=1, max_size=40))
 def test_a_period_lies_between_the_shortest_and_the_longest_interval(intervals):
     period, horizon = learned(intervals)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skewscope.engine.features.operators.peers import PeerComparison, Reduction
@@ -239,7 +239,6 @@ SETS = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=20), max_size
 NUMBERS = st.lists(st.one_of(st.just(math.nan), st.floats(-1e6, 1e6)), min_size=31, max_size=31)
 
 
-@settings(max_examples=40, deadline=None)
 @given(SETS, NUMBERS, st.sampled_from(sorted(REDUCTIONS)))
 def test_sets_of_any_size_reduce_as_each_would_alone(members, numbers, name):
     values = np.array(numbers)
@@ -249,7 +248,6 @@ def test_sets_of_any_size_reduce_as_each_would_alone(members, numbers, name):
     assert found.tolist() == pytest.approx(alone, rel=1e-9, nan_ok=True)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.permutations(range(31)),
     st.lists(st.integers(1, 12), max_size=6),

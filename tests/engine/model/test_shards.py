@@ -78,13 +78,11 @@ def check(topology, cut, sizes=SMALL):
             assert all(count + other > sizes.most for other in others)
 
 
-@settings(max_examples=40)
 @given(topologies())
 def test_every_node_is_in_one_shard_with_its_groups_and_pools(topology):
     check(topology, cut_topology(topology, SMALL))
 
 
-@settings(max_examples=40)
 @given(topologies(), st.data())
 def test_a_cut_moves_only_what_it_must_when_nodes_come_and_go(topology, data):
     names = [node.name for node in topology.nodes]
@@ -98,7 +96,6 @@ def test_a_cut_moves_only_what_it_must_when_nodes_come_and_go(topology, data):
     assert cut_topology(topology, SMALL, grown) == grown
 
 
-@settings(max_examples=40)
 @given(topologies(), st.data())
 def test_a_node_that_leaves_moves_no_other_where_sizes_stay_within_limits(topology, data):
     before = cut_topology(topology, SMALL)
@@ -112,7 +109,6 @@ def test_a_node_that_leaves_moves_no_other_where_sizes_stay_within_limits(topolo
     assert after == {name: shard for name, shard in before.items() if name != gone}
 
 
-@settings(max_examples=40)
 @given(topologies())
 def test_topologies_of_shards_hold_everything_once(topology):
     cut = cut_topology(topology, SMALL)
