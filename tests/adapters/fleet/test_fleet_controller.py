@@ -89,7 +89,8 @@ def test_one_shard_stores_byte_by_byte_what_one_process_stores(tmp_path, single)
     assert stored(rig.config.store) == single
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_killed_controllers_and_shards_store_the_same_once(tmp_path, single, seed):
     chance, rows = random.Random(seed), demo_rows()
     rig = Rig(tmp_path, demo_topology())
