@@ -135,7 +135,13 @@ class Engine:
             self._symptoms = SymptomTracker(self._detector.series_state, catalogue, self._tracker.locality)
 
     def step(
-        self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = ()
+        self,
+        t: float,
+        block: Block,
+        table: SeriesTable,
+        frames: Sequence[SampleFrame] = (),
+        *,
+        sampled: bool = False,
     ) -> tuple[IncidentChange, ...]:
         """Processes the samples of the tick that ends at `t` and returns the changes to incidents.
 
@@ -144,14 +150,16 @@ class Engine:
             block: samples, by series number of `table`.
             table: all series so far; it only grows.
             frames: samples in dense form, for large fleets.
+            sampled: whether samples came of series that are left out here: windows move on in ticks with samples.
         """
-        verdicts = self._detector.step(t, block, table, frames)
+        sampled = sampled or len(block) > 0 or len(frames) > 0
+        verdicts = self._detector.step(t, block, table, frames, sampled=sampled)
         self.verdicts = verdicts
         changes = self._tracker.step(t, verdicts)
         if self._symptoms is None:
             return changes
         places = [DiagnosedPlace(*place) for place in self._tracker.recent_places()]
-        return (*changes, *self._symptoms.step(t, places, sampled=len(block) > 0 or len(frames) > 0))
+        return (*changes, *self._symptoms.step(t, places, sampled=sampled))
 
     def skip(self, t: float) -> None:
         """Leaves out a tick without samples that ends at `t`, before `next_change`: only its time counts."""

@@ -17,8 +17,8 @@ from skewscope.adapters.runtime.replay import tick_ends
 from skewscope.engine.advice.advice import PolicyEvaluator, ReferenceMatcher
 from skewscope.engine.advice.policy import compile_policies
 from skewscope.engine.engine import TICK_S, Engine, IncidentChange
-from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, concat_blocks
-from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.loader import catalogue
@@ -54,6 +54,13 @@ class Segment:
     """[tick] number of samples."""
     block: Block
     """The samples, tick after tick."""
+    sampled: Mask | None = None
+    """[tick] whether a sample of any series came, also of one that is left out here; None: `sizes` tell."""
+
+    @property
+    def heard(self) -> Mask:
+        """[tick] whether a sample of any series came."""
+        return self.sizes > 0 if self.sampled is None else self.sampled
 
 
 class Track:
@@ -91,9 +98,10 @@ class Track:
         """Judges the next segment; yields after each tick its end in seconds and the changes to incidents."""
         edges = np.concatenate(([0], np.cumsum(segment.sizes))).tolist()
         block = segment.block
-        for n, t in enumerate(segment.ends.tolist()):
+        for n, (t, sampled) in enumerate(zip(segment.ends.tolist(), segment.heard.tolist(), strict=True)):
             some = slice(edges[n], edges[n + 1])
-            yield t, self._player.play(t, Block(block.time[some], block.series[some], block.value[some]))
+            part = Block(block.time[some], block.series[some], block.value[some])
+            yield t, self._player.play(t, part, sampled=sampled)
 
     def list_incidents(self) -> tuple[Incident, ...]:
         """Returns all incidents, in the order of the contract."""
@@ -115,29 +123,29 @@ def build_setup(loaded: RecordingData, recording: Recording, rule_set: RuleSet) 
     return TrackSetup(recording.topology, tuple(loaded.table.keys), tick, loaded.input_hash, rule_set, ends)
 
 
-def cut_recording(loaded: RecordingData, recording: Recording, cuts: int | None = None) -> Iterator[Segment]:
+def cut_recording(
+    loaded: RecordingData, recording: Recording, cuts: int | None = None, wanted: Mask | None = None
+) -> Iterator[Segment]:
     """Yields the segments of a recording in order of time.
 
     Args:
         loaded: its samples.
         recording: where they are from, with its tick.
         cuts: into how many segments of about equal length, less one; None: as many as fit into memory well.
+        wanted: [series] whether its samples are needed; None: all are.
     """
-    ends = list(tick_ends(loaded, recording))
-    start = -np.inf if recording.start is None else recording.start
+    ends = np.array(list(tick_ends(loaded, recording)))
+    edges = loaded.samples.find_edges(ends, -np.inf if recording.start is None else recording.start)
+    total = edges.sum(axis=0)
     most_ticks = SEGMENT_TICKS if cuts is None else max(1, -(-len(ends) // (cuts + 1)))
-    most_samples = SEGMENT_SAMPLES if cuts is None else np.inf
-    parts: list[Block] = []
-    first = size = 0
-    for number, part in enumerate(loaded.samples.cut(ends, start)):
-        parts.append(part)
-        size += len(part)
-        if len(parts) >= most_ticks or size >= most_samples:
-            yield _build_segment(ends[first : number + 1], parts)
-            first, size, parts = number + 1, 0, []
-    if parts:
-        yield _build_segment(ends[first:], parts)
-
-
-def _build_segment(ends: list[float], parts: list[Block]) -> Segment:
-    return Segment(np.array(ends), np.array([len(part) for part in parts], np.intp), concat_blocks(parts))
+    first = 0
+    while first < len(ends):
+        last = min(first + most_ticks, len(ends))
+        if cuts is None:
+            full = int(np.searchsorted(total, total[first] + SEGMENT_SAMPLES, side="right")) - 1
+            last = max(first + 1, min(last, full))
+        block = loaded.samples.merge_part(edges[:, first], edges[:, last], wanted)
+        sizes = np.diff(np.searchsorted(block.time, ends[first:last], side="right"), prepend=0)
+        sampled = None if wanted is None else np.diff(total[first : last + 1]) > 0
+        yield Segment(ends[first:last], sizes, block, sampled)
+        first = last

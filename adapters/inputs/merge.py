@@ -23,7 +23,7 @@ from skewscope.adapters.mapping.engines import (
 )
 from skewscope.adapters.mapping.names import UnmappedMetric
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, empty_block, merge_blocks
-from skewscope.engine.model.arrays import F64, I32
+from skewscope.engine.model.arrays import F64, I32, Index, Mask
 from skewscope.kb.model import Catalogue
 
 Subject = tuple[str, str, str]
@@ -52,11 +52,17 @@ class TimedSamples:
     numbers: I32
     """[series] numbers in the merged table."""
 
-    def part(self, begin: int, end: int) -> Block:
-        """Returns some samples by numbers of the merged table; infinities become gaps."""
-        value = self.block.value[begin:end]
+    def part(self, begin: int, end: int, wanted: Mask | None = None) -> Block:
+        """Returns some samples by numbers of the merged table; infinities become gaps.
+
+        Of series that are not `wanted`, a [series] mask, none is returned; None stands for all series.
+        """
+        time, value = self.block.time[begin:end], self.block.value[begin:end]
         series = self.numbers[self.block.series[begin:end]]
-        return Block(self.block.time[begin:end], series, np.where(np.isinf(value), np.nan, value))
+        if wanted is not None:
+            kept = wanted[series]
+            time, series, value = time[kept], series[kept], value[kept]
+        return Block(time, series, np.where(np.isinf(value), np.nan, value))
 
 
 @dataclass(frozen=True)
@@ -104,20 +110,30 @@ class MergedSamples:
             ends: ends of the ticks, seconds since 1970, ascending.
             start: earlier samples are left out.
         """
-        edges = np.empty((len(self.pieces), len(ends) + 1), np.int64)
-        for row, piece in zip(edges, self.pieces, strict=True):
-            row[0] = np.searchsorted(piece.block.time, start)
-            row[1:] = np.maximum(np.searchsorted(piece.block.time, ends, side="right"), row[0])
+        edges = self.find_edges(ends, start)
         total = edges.sum(axis=0)
         first = 0
         while first < len(ends):
             last = max(first + 1, int(np.searchsorted(total, total[first] + STRETCH_SAMPLES, side="right")) - 1)
-            whole = merge_blocks(
-                piece.part(*row[[first, last]].tolist()) for row, piece in zip(edges, self.pieces, strict=True)
-            )
+            whole = self.merge_part(edges[:, first], edges[:, last])
             for begin, end in zip(*(total[first + n : last + n] - total[first] for n in (0, 1)), strict=True):
                 yield Block(whole.time[begin:end], whole.series[begin:end], whole.value[begin:end])
             first = last
+
+    def find_edges(self, ends: Sequence[float] | F64, start: float = -np.inf) -> Index:
+        """Returns [piece, tick + 1] between which of its samples each tick lies; arguments as of `cut`."""
+        edges = np.empty((len(self.pieces), len(ends) + 1), np.intp)
+        for row, piece in zip(edges, self.pieces, strict=True):
+            row[0] = np.searchsorted(piece.block.time, start)
+            row[1:] = np.maximum(np.searchsorted(piece.block.time, ends, side="right"), row[0])
+        return edges
+
+    def merge_part(self, begin: Index, end: Index, wanted: Mask | None = None) -> Block:
+        """Returns the samples between two places of each piece, in order of time, then series; see `part`."""
+        return merge_blocks(
+            piece.part(*place, wanted)
+            for place, piece in zip(zip(begin.tolist(), end.tolist(), strict=True), self.pieces, strict=True)
+        )
 
 
 def merge_inputs(

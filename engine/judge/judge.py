@@ -437,9 +437,12 @@ class Detector:
         self._wake: float | None = -np.inf
         """See `_wake_time`; None until it is asked for after a tick."""
 
-    def step(self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = ()) -> list[RuleVerdict]:
-        """The verdicts of the tick that ends at `t`, in the order of rule ids."""
-        if not (len(block) or frames) and t < self._wake_time():
+    def step(
+        self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = (), *, sampled: bool = False
+    ) -> list[RuleVerdict]:
+        """The verdicts of the tick that ends at `t`, in the order of rule ids; `sampled` as of `Engine.step`."""
+        sampled = sampled or len(block) > 0 or len(frames) > 0
+        if not sampled and t < self._wake_time():
             self.skip(t)
             return list(self._verdicts)
         self._wake = None
@@ -448,7 +451,7 @@ class Detector:
         passed = 0.0 if np.isnan(self._t) else t - self._t
         self._t = t
         # Without a sample nothing is learned and nothing leaves a window: what is known is no older than before.
-        has_samples = len(block) > 0 or len(frames) > 0 or self._has_derived
+        has_samples = sampled or self._has_derived
         if has_samples:
             self._learn()
         self._ingest(t, block, table, frames)
