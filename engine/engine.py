@@ -14,7 +14,8 @@ from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator
 from skewscope.engine.features.evaluator import unit_of
 from skewscope.engine.features.transfer import transfer_features
 from skewscope.engine.incidents.alerts import Calibration, EvidenceSpec, RuleInfo, load_calibration
-from skewscope.engine.incidents.tracker import IncidentTracker, order_for_contract
+from skewscope.engine.incidents.tracker import IncidentTracker
+from skewscope.engine.incidents.tracker import order_for_contract as order_incidents
 from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.series_state import WATERMARK, SampleCounts
 from skewscope.engine.ingest.transfer import match_series, transfer_series
@@ -46,6 +47,7 @@ __all__ = [
     "SampleCounts",
     "SignalSeries",
     "build_rule_info",
+    "order_incidents",
 ]
 
 TICK_S = 1.0
@@ -225,7 +227,7 @@ class Engine:
         found = self._tracker.list_incidents()
         if self._symptoms is not None:
             found += self._symptoms.list_incidents({one.id: one for one in found})
-        return tuple(order_for_contract(found, input_hash))
+        return tuple(order_incidents(found, input_hash))
 
     def forget_incidents(self, before: float) -> None:
         """Drops incidents that were resolved before a time, except those that explain later ones."""

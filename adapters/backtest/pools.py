@@ -1,9 +1,8 @@
 """Where tracks are judged: in this process, or in processes of their own. `ray_pool` does it on Ray."""
 
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from queue import Queue
+from threading import Thread
 from typing import Any, Protocol
 
 from skewscope.adapters.backtest.track import Segment, Track, TrackSetup
@@ -12,24 +11,43 @@ from skewscope.engine.model.incident import Incident
 from skewscope.kb.problems import InputError, Problem
 
 MAX_AHEAD = 2
-"""Segments that a process may have that it has not judged yet."""
+"""Segments that a worker may have that it has not judged yet."""
+
+Found = tuple[Incident, ...] | None
+"""Incidents; None where the track was a part of a topology that cannot be judged apart."""
+
+
+class TrackLostError(Exception):
+    """A track ended with the machine that judged it: it must be fed again from its first segment."""
 
 
 class PendingTrack(Protocol):
     """A track that is being judged somewhere."""
 
     def feed(self, segment: Any) -> None:
-        """Hands over the next segment, as `TrackPool.share` returned it."""
+        """Hands over the next segment, as `TrackPool.share` returned it; waits until there is room for it.
+
+        Raises:
+            TrackLostError: it was lost.
+            InputError: the track could not be judged.
+        """
+
+    def has_room(self) -> bool:
+        """Returns whether `feed` would not wait."""
 
     def finish(self) -> None:
         """Says that there are no more segments."""
 
-    def wait(self) -> tuple[Incident, ...]:
+    def wait(self) -> Found:
         """Waits for the incidents and returns them; once.
 
         Raises:
+            TrackLostError: it was lost.
             InputError: the track could not be judged.
         """
+
+    def abandon(self) -> None:
+        """Drops the track before its end."""
 
 
 class TrackPool(Protocol):
@@ -37,6 +55,8 @@ class TrackPool(Protocol):
 
     size: int
     """Tracks that are judged at a time."""
+    workers: int
+    """Cores that judge them."""
 
     def start(self, setup: TrackSetup) -> PendingTrack:
         """Begins a track; waits until there is room for it."""
@@ -58,19 +78,27 @@ class LocalTrack:
         """Judges the next segment."""
         self.track.judge(segment)
 
+    def has_room(self) -> bool:
+        """Returns True."""
+        return True
+
     def finish(self) -> None:
         """Does nothing: all is judged."""
 
-    def wait(self) -> tuple[Incident, ...]:
+    def wait(self) -> Found:
         """Returns the incidents."""
-        return self.track.list_incidents()
+        return self.track.finish()
+
+    def abandon(self) -> None:
+        """Does nothing."""
 
 
 @dataclass
 class LocalPool:
     """Judges in this process, any number of tracks side by side."""
 
-    size: int = 1 << 16
+    size: int = 1
+    workers: int = 1
 
     def start(self, setup: TrackSetup) -> LocalTrack:
         """Begins a track."""
@@ -85,12 +113,12 @@ class LocalPool:
 
 
 class TrackServer:
-    """What a process does: it judges one track at a time, message by message."""
+    """What a worker does: it judges one track at a time, message by message."""
 
     def __init__(self) -> None:
         self._track: Track | None = None
 
-    def __call__(self, message: TrackSetup | Segment | None) -> tuple[Incident, ...]:
+    def __call__(self, message: TrackSetup | Segment | None) -> Found:
         """Begins a track, judges a segment of it, or, for None, ends it; returns the incidents at its end."""
         if isinstance(message, TrackSetup):
             self._track = Track(message)
@@ -99,56 +127,71 @@ class TrackServer:
         if message is not None:
             self._track.judge(message)
             return ()
-        found, self._track = self._track.list_incidents(), None
+        found, self._track = self._track.finish(), None
         return found
 
 
-@dataclass
 class ProcessTrack:
-    """A track that a process judges."""
+    """A track that a process judges; a thread hands over what it is fed with."""
 
-    process: WorkerProcess
-    _unanswered: int = 0
-    _incidents: tuple[Incident, ...] | None = None
+    def __init__(self, process: WorkerProcess) -> None:
+        self.process = process
+        self.is_fed = False
+        """Whether there are no more segments."""
+        self._messages: Queue[Segment | TrackSetup | None] = Queue(MAX_AHEAD)
+        self._found: Found = None
+        self._error: Exception | None = None
+        self._thread = Thread(target=self._hand_over, daemon=True)
+        self._thread.start()
 
     def send(self, message: Segment | TrackSetup | None) -> None:
         """Sends what `TrackServer` takes; waits first where the process has enough to do."""
-        with _explain_end():
-            while self._unanswered > MAX_AHEAD:
-                self._receive()
-            self.process.send(message)
-            self._unanswered += 1
+        self._raise_error()
+        self._messages.put(message)
 
     def feed(self, segment: Segment) -> None:
         """Sends the next segment."""
         self.send(segment)
 
+    def has_room(self) -> bool:
+        """Returns whether the process has little to do."""
+        return not self._messages.full()
+
     def finish(self) -> None:
         """Says that there are no more segments."""
-        self.send(None)
+        self.is_fed = True
+        self._messages.put(None)
 
-    def wait(self) -> tuple[Incident, ...]:
+    def wait(self) -> Found:
         """Waits for the incidents and returns them."""
-        with _explain_end():
-            while self._unanswered:
-                self._incidents = self._receive()
-        assert self._incidents is not None
-        return self._incidents
+        self._thread.join()
+        self._raise_error()
+        return self._found
 
-    def _receive(self) -> tuple[Incident, ...]:
-        found: tuple[Incident, ...] = self.process.receive()
-        self._unanswered -= 1
-        return found
+    def abandon(self) -> None:
+        """Has the process take the next track after what was sent."""
+        self.finish()
 
+    def _hand_over(self) -> None:
+        """Has the process work on one message after another; after an error it only takes them."""
+        message: Segment | TrackSetup | None
+        is_last = False
+        while not is_last:
+            message = self._messages.get()
+            is_last = message is None
+            if self._error is None:
+                try:
+                    self.process.send(message)
+                    self._found = self.process.receive()
+                except Exception as error:  # noqa: BLE001 - the thread that feeds raises it
+                    self._error = error
 
-@contextmanager
-def _explain_end() -> Iterator[None]:
-    """Turns the end of a process into an InputError."""
-    try:
-        yield
-    except ProcessEndedError:
-        hint = "Was there enough memory? Fewer workers need less."
-        raise InputError([Problem("backtest", 0, "", "a worker process died", "incidents", hint)]) from None
+    def _raise_error(self) -> None:
+        if isinstance(self._error, ProcessEndedError):
+            hint = "Was there enough memory? Fewer workers need less."
+            raise InputError([Problem("backtest", 0, "", "a worker process died", "incidents", hint)])
+        if self._error is not None:
+            raise self._error
 
 
 @dataclass
@@ -156,14 +199,16 @@ class ProcessPool:
     """Judges each track in one of some processes, which are kept for the next ones."""
 
     size: int
+    workers: int
     _free: list[WorkerProcess] = field(default_factory=list)
     _all: list[WorkerProcess] = field(default_factory=list)
-    _running: deque[ProcessTrack] = field(default_factory=deque)
+    _running: list[ProcessTrack] = field(default_factory=list)
 
     def start(self, setup: TrackSetup) -> ProcessTrack:
-        """Begins a track; waits for the oldest one where all processes are busy."""
+        """Begins a track; waits for the oldest one without further segments where all processes are busy."""
         if not self._free and len(self._all) >= self.size:
-            oldest = self._running.popleft()
+            oldest = next(track for track in self._running if track.is_fed)
+            self._running.remove(oldest)
             oldest.wait()
             self._free.append(oldest.process)
         if self._free:

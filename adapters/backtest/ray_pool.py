@@ -1,45 +1,67 @@
-"""Judges tracks on Ray: each is one task, which Ray places, and repeats elsewhere where a machine is lost."""
+"""Judges tracks on Ray: each is an actor, which Ray places and which is fed segment by segment while others are cut.
+
+Ray keeps no segment longer than it is needed. Where a machine is lost, its tracks are fed again from their beginning.
+"""
 
 import importlib
+from collections import deque
 from typing import Any
 
-from skewscope.adapters.backtest.track import Segment, TrackSetup, judge_track
-from skewscope.engine.model.incident import Incident
+from skewscope.adapters.backtest.pools import Found, TrackLostError, TrackServer
+from skewscope.adapters.backtest.track import Segment, TrackSetup
 from skewscope.kb.problems import InputError, Problem
 
 LOCAL = "local"
 """The address that starts Ray on this machine."""
-RETRIES = 3
-"""Times that Ray repeats a track whose worker is lost: the result does not depend on where it is judged."""
+MAX_AHEAD = 4
+"""Segments that an actor may have that it has not judged yet: a network takes its time."""
 
 
 class RayTrack:
-    """A track whose segments lie in Ray's object store."""
+    """A track that an actor judges."""
 
-    def __init__(self, pool: "RayPool", setup: TrackSetup) -> None:
-        self._pool, self._setup = pool, setup
-        self._segments: list[Any] = []
-        self._task: Any = None
+    def __init__(self, pool: "RayPool", actor: Any, setup: TrackSetup) -> None:
+        self._pool, self._actor = pool, actor
+        self._calls: deque[Any] = deque([actor.handle.remote(setup)])
+        self._found: Found = None
 
     def feed(self, segment: Any) -> None:
-        """Adds the next segment, a reference."""
-        self._segments.append(segment)
+        """Hands over the reference of the next segment; waits where the actor has enough to do."""
+        while len(self._calls) > MAX_AHEAD:
+            self._receive()
+        self._calls.append(self._actor.handle.remote(segment))
+
+    def has_room(self) -> bool:
+        """Returns whether the actor has little to do."""
+        while self._calls and self._pool.is_ready(self._calls[0]):
+            self._receive()
+        return len(self._calls) <= MAX_AHEAD
 
     def finish(self) -> None:
-        """Starts the task."""
-        self._task = self._pool.submit(self._setup, self._segments)
-        self._segments = []
+        """Says that there are no more segments."""
+        self._calls.append(self._actor.handle.remote(None))
 
-    def wait(self) -> tuple[Incident, ...]:
+    def wait(self) -> Found:
         """Waits for the incidents and returns them."""
-        return self._pool.result_of(self._task)
+        while self._calls:
+            self._receive()
+        self._actor = None  # which ends it
+        return self._found
+
+    def abandon(self) -> None:
+        """Ends the actor."""
+        self._calls.clear()
+        self._actor = None
+
+    def _receive(self) -> None:
+        self._found = self._pool.result_of(self._calls.popleft())
 
 
 class RayPool:
-    """Judges each track as a task of a Ray cluster, in which Skewscope must be installed."""
+    """Judges each track in an actor of a Ray cluster, in which Skewscope must be installed."""
 
-    def __init__(self, address: str) -> None:
-        """Connects to a cluster.
+    def __init__(self, address: str, tracks: int = 1) -> None:
+        """Connects to a cluster; so many tracks must run at a time.
 
         Raises:
             InputError: Ray is not installed, or nothing answers at the address.
@@ -50,32 +72,37 @@ class RayPool:
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             found = f"no Ray cluster ({' '.join(str(error).split())[:100]})"
             raise InputError([Problem("--ray", 0, "", found, "the address of one, auto or local")]) from None
-        self.size = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-        self._judge = self._ray.remote(max_retries=RETRIES)(_judge_referenced)
+        self.workers = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        self.size = max(self.workers, tracks)
+        # An actor that waits for a core while others wait for it to be fed would wait for ever.
+        share = 1.0 if self.size == self.workers else self.workers / self.size
+        self._actors = self._ray.remote(num_cpus=share, max_restarts=0)(TrackActor)
 
     def start(self, setup: TrackSetup) -> RayTrack:
         """Begins a track."""
-        return RayTrack(self, setup)
+        return RayTrack(self, self._actors.remote(), setup)
 
     def share(self, segment: Segment) -> Any:
         """Puts a segment into the object store, once for all tracks, and returns the reference."""
         return self._ray.put(segment)
 
-    def submit(self, setup: TrackSetup, segments: list[Any]) -> Any:
-        """Starts a task and returns the reference of its result."""
-        return self._judge.remote(setup, segments)
+    def is_ready(self, call: Any) -> bool:
+        """Returns whether `result_of` would return at once."""
+        return bool(self._ray.wait([call], timeout=0)[0])
 
-    def result_of(self, task: Any) -> tuple[Incident, ...]:
-        """Waits for a task.
+    def result_of(self, call: Any) -> Found:
+        """Waits for what an actor returns.
 
         Raises:
-            InputError: it failed as often as it is repeated.
+            TrackLostError: the actor was lost.
+            InputError: it failed.
         """
         try:
-            found: tuple[Incident, ...] = self._ray.get(task)
+            found: Found = self._ray.get(call)
+        except self._ray.exceptions.RayTaskError as error:
+            raise _as_input_error(error) from None
         except self._ray.exceptions.RayError as error:
-            text = " ".join(str(error).split())[:200]
-            raise InputError([Problem("--ray", 0, "", f"a task that failed ({text})", "incidents")]) from None
+            raise TrackLostError(" ".join(str(error).split())[:200]) from None
         return found
 
     def close(self) -> None:
@@ -83,10 +110,24 @@ class RayPool:
         self._ray.shutdown()
 
 
-def _judge_referenced(setup: TrackSetup, references: list[Any]) -> tuple[Incident, ...]:
-    """Judges a track whose segments are fetched one at a time."""
-    ray = _import_ray()
-    return judge_track(setup, (ray.get(one) for one in references))
+class TrackActor:
+    """What runs on Ray: `TrackServer` with a method for Ray to call."""
+
+    def __init__(self) -> None:
+        self._server = TrackServer()
+
+    def handle(self, message: TrackSetup | Segment | None) -> Found:
+        """Returns what the server returns."""
+        return self._server(message)
+
+
+def _as_input_error(error: Any) -> InputError:
+    """Returns the InputError that a track raised, or one that names what else it raised."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, InputError):
+        return cause
+    text = " ".join(str(error).split())[:200]
+    return InputError([Problem("--ray", 0, "", f"a track that failed ({text})", "incidents")])
 
 
 def _import_ray() -> Any:

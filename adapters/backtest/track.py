@@ -103,9 +103,18 @@ class Track:
             part = Block(block.time[some], block.series[some], block.value[some])
             yield t, self._player.play(t, part, sampled=sampled)
 
+    def finish(self) -> tuple[Incident, ...] | None:
+        """Returns all incidents."""
+        return self.list_incidents()
+
     def list_incidents(self) -> tuple[Incident, ...]:
         """Returns all incidents, in the order of the contract."""
         return self._player.engine.list_incidents(self._input_hash)
+
+
+def read_signals(setup: TrackSetup) -> frozenset[str]:
+    """Returns the ids of the signals of which a track reads samples."""
+    return Track(setup).engine.read_signals
 
 
 def judge_track(setup: TrackSetup, segments: Iterator[Segment]) -> tuple[Incident, ...]:
@@ -124,7 +133,11 @@ def build_setup(loaded: RecordingData, recording: Recording, rule_set: RuleSet) 
 
 
 def cut_recording(
-    loaded: RecordingData, recording: Recording, cuts: int | None = None, wanted: Mask | None = None
+    loaded: RecordingData,
+    recording: Recording,
+    cuts: int | None = None,
+    wanted: Mask | None = None,
+    after: float | None = None,
 ) -> Iterator[Segment]:
     """Yields the segments of a recording in order of time.
 
@@ -133,8 +146,9 @@ def cut_recording(
         recording: where they are from, with its tick.
         cuts: into how many segments of about equal length, less one; None: as many as fit into memory well.
         wanted: [series] whether its samples are needed; None: all are.
+        after: the end of the tick before the first, in seconds, where the samples continue others.
     """
-    ends = np.array(list(tick_ends(loaded, recording)))
+    ends = np.array(list(tick_ends(loaded, recording, after)))
     edges = loaded.samples.find_edges(ends, -np.inf if recording.start is None else recording.start)
     total = edges.sum(axis=0)
     most_ticks = SEGMENT_TICKS if cuts is None else max(1, -(-len(ends) // (cuts + 1)))

@@ -17,7 +17,8 @@ from skewscope.adapters.assessment.score import (
     poisson_upper_limit,
     score_runs,
 )
-from skewscope.adapters.backtest.backtest import BacktestOutcome, RecordingOutcome
+from skewscope.adapters.backtest.backtest import BacktestOutcome
+from skewscope.adapters.backtest.run import RecordingOutcome
 from skewscope.engine.model.incident import Incident
 
 RIGHT, WRONG, OPEN = "right", "wrong", ""

@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Any
 
 from skewscope.adapters.assessment.score import LONGER_ROUNDS
-from skewscope.adapters.backtest.backtest import RecordingOutcome
+from skewscope.adapters.backtest.run import RecordingOutcome
 from skewscope.adapters.backtest.verdicts import VersionScore
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.locality import LocalityIndex

@@ -5,7 +5,7 @@ all inputs are merged stretch by stretch.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -140,13 +140,8 @@ def merge_inputs(
     pieces: Sequence[InputSamples], scratch: TemporaryDirectory[str] | None = None
 ) -> tuple[MergedSamples, SeriesTable, list[UnmappedMetric]]:
     """Returns all samples, the sorted table of their series, and the duplicates that were dropped."""
-    best: dict[Subject, int] = {}
-    given: dict[Subject, set[int]] = {}
-    for piece in pieces:
-        for key, rank in zip(piece.keys, piece.ranks, strict=True):
-            subject = _subject_of(key)
-            best[subject] = min(rank, best.get(subject, rank))
-            given.setdefault(subject, set()).add(rank)
+    given = _ranks_given(pieces)
+    best = {subject: min(ranks) for subject, ranks in given.items()}
     kept = {
         key
         for piece in pieces
@@ -158,6 +153,25 @@ def merge_inputs(
         table.number(key)
     timed = tuple(_renumber(piece, best, table) for piece in pieces)
     return MergedSamples(timed, scratch), table, _duplicates(given)
+
+
+def _ranks_given(pieces: Iterable[InputSamples]) -> dict[Subject, set[int]]:
+    found: dict[Subject, set[int]] = {}
+    for piece in pieces:
+        for key, rank in zip(piece.keys, piece.ranks, strict=True):
+            found.setdefault(_subject_of(key), set()).add(rank)
+    return found
+
+
+def continue_merge(first: InputSamples, table: SeriesTable, piece: InputSamples) -> MergedSamples | None:
+    """Returns the samples of a further input as `merge_inputs` of both would number them.
+
+    None where the table of `first` alone would not be that of both.
+    """
+    if not set(zip(piece.keys, piece.ranks, strict=True)) <= set(zip(first.keys, first.ranks, strict=True)):
+        return None
+    best = {subject: min(ranks) for subject, ranks in _ranks_given([first]).items()}
+    return MergedSamples((_renumber(piece, best, table),))
 
 
 def drop_rival_engines(

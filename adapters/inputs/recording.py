@@ -410,7 +410,7 @@ def load(
         InputError: all problems of the inputs.
     """
     recording = replace(recording, workers=(os.cpu_count() or 1) if workers is None else workers)
-    inputs = sorted(recording.inputs, key=lambda source: (source.kind, source.path, source.labels, source.line))
+    inputs = order_inputs(recording)
     names = MetricResolver(known, recording.topology, recording.mapping)
     spill = _SampleSpill()
     results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers, spill)
@@ -425,12 +425,17 @@ def load(
         table,
         times[0] if recording.start is None else recording.start,
         max(times[1], recording.start or 0.0) if recording.end is None else recording.end,
-        _input_hash(recording, inputs, results),
+        hash_inputs(recording, inputs, results),
         tuple(
             sorted([*doubles, *claimed, *(UnmappedMetric(metric, reason, n) for (metric, reason), n in counts.items())])
         ),
         tuple(sorted({*unread, *group_warnings(told)})),
     )
+
+
+def order_inputs(recording: Recording) -> list[Input]:
+    """Returns the inputs by kind, path and labels: a result does not depend on how they were listed."""
+    return sorted(recording.inputs, key=lambda source: (source.kind, source.path, source.labels, source.line))
 
 
 def _check_results(recording: Recording, inputs: list[Input], results: list[InputResult]) -> list[str]:
@@ -446,7 +451,7 @@ def _check_results(recording: Recording, inputs: list[Input], results: list[Inpu
     return [unread_text(recording.name_input(source), problems) for source, problems in failed]
 
 
-def _input_hash(recording: Recording, inputs: list[Input], results: list[InputResult]) -> str:
+def hash_inputs(recording: Recording, inputs: list[Input], results: list[InputResult]) -> str:
     """Returns a hash of the content, independent of names and order of the inputs."""
     content = sorted([s.kind, list(map(list, s.labels)), t.digest] for s, t in zip(inputs, results, strict=True))
     whole = [recording.version, recording.topology_hash, recording.start, recording.end, content]

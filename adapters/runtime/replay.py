@@ -196,8 +196,13 @@ def _play(
     return runtime.snapshot(ends[-1] if ends else loaded.end, span)
 
 
-def tick_ends(loaded: RecordingData, recording: Recording) -> Iterator[float]:
+def tick_ends(loaded: RecordingData, recording: Recording, after: float | None = None) -> Iterator[float]:
     """Yields the ends of the ticks, whole multiples of the tick length; long gaps without samples are skipped.
+
+    Args:
+        loaded: the samples.
+        recording: where they are from, with its tick.
+        after: the end of the tick before the first, in seconds, where the samples continue others.
 
     Raises:
         InputError: the samples span more than `MAX_TICKS` ticks.
@@ -210,7 +215,8 @@ def tick_ends(loaded: RecordingData, recording: Recording) -> Iterator[float]:
         times = times[times <= math.ceil(recording.end / tick) + 1]
     if not len(times):
         return
-    gap = np.minimum(np.diff(times, prepend=times[0]), MAX_GAP / tick)
+    before = times[0] if after is None else round(after / tick)
+    gap = np.minimum(np.diff(times, prepend=before), MAX_GAP / tick)
     if gap.sum() > MAX_TICKS:
         found = f"samples over {gap.sum() * tick / 86400:.0f} days"
         raise InputError(

@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from skewscope.adapters.assessment.runner import FaultLabel
-from skewscope.adapters.backtest.backtest import BacktestOutcome, RecordingOutcome
+from skewscope.adapters.backtest.backtest import BacktestOutcome
+from skewscope.adapters.backtest.run import RecordingOutcome
 from skewscope.adapters.backtest.rule_set import load_rule_set
 from skewscope.adapters.history.export import write_outcome
 from skewscope.engine.model.incident import (
