@@ -103,7 +103,7 @@ def _open_pool(recordings: Sequence[NamedRecording], versions: int, options: Bac
         return RayPool(options.ray, versions)
     workers = options.workers or _useful_workers([one.recording for one in recordings])
     # Even a single track gains: it is judged elsewhere while this process merges and cuts.
-    return ProcessPool(max(workers, versions), workers) if workers > 1 else LocalPool()
+    return ProcessPool(max(workers, versions)) if workers > 1 else LocalPool()
 
 
 def _useful_workers(recordings: Sequence[Recording]) -> int:

@@ -13,8 +13,7 @@ from skewscope.kb.problems import InputError, Problem
 MAX_AHEAD = 2
 """Segments that a worker may have that it has not judged yet."""
 
-Found = tuple[Incident, ...] | None
-"""Incidents; None where the track was a part of a topology that cannot be judged apart."""
+Found = tuple[Incident, ...]
 
 
 class TrackLostError(Exception):
@@ -55,8 +54,6 @@ class TrackPool(Protocol):
 
     size: int
     """Tracks that are judged at a time."""
-    workers: int
-    """Cores that judge them."""
 
     def start(self, setup: TrackSetup) -> PendingTrack:
         """Begins a track; waits until there is room for it."""
@@ -87,7 +84,7 @@ class LocalTrack:
 
     def wait(self) -> Found:
         """Returns the incidents."""
-        return self.track.finish()
+        return self.track.list_incidents()
 
     def abandon(self) -> None:
         """Does nothing."""
@@ -98,7 +95,6 @@ class LocalPool:
     """Judges in this process, any number of tracks side by side."""
 
     size: int = 1
-    workers: int = 1
 
     def start(self, setup: TrackSetup) -> LocalTrack:
         """Begins a track."""
@@ -127,7 +123,7 @@ class TrackServer:
         if message is not None:
             self._track.judge(message)
             return ()
-        found, self._track = self._track.finish(), None
+        found, self._track = self._track.list_incidents(), None
         return found
 
 
@@ -139,7 +135,7 @@ class ProcessTrack:
         self.is_fed = False
         """Whether there are no more segments."""
         self._messages: Queue[Segment | TrackSetup | None] = Queue(MAX_AHEAD)
-        self._found: Found = None
+        self._found: Found = ()
         self._error: Exception | None = None
         self._thread = Thread(target=self._hand_over, daemon=True)
         self._thread.start()
@@ -199,7 +195,6 @@ class ProcessPool:
     """Judges each track in one of some processes, which are kept for the next ones."""
 
     size: int
-    workers: int
     _free: list[WorkerProcess] = field(default_factory=list)
     _all: list[WorkerProcess] = field(default_factory=list)
     _running: list[ProcessTrack] = field(default_factory=list)

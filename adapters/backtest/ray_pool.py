@@ -23,7 +23,7 @@ class RayTrack:
     def __init__(self, pool: "RayPool", actor: Any, setup: TrackSetup) -> None:
         self._pool, self._actor = pool, actor
         self._calls: deque[Any] = deque([actor.handle.remote(setup)])
-        self._found: Found = None
+        self._found: Found = ()
 
     def feed(self, segment: Any) -> None:
         """Hands over the reference of the next segment; waits where the actor has enough to do."""
@@ -72,10 +72,10 @@ class RayPool:
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             found = f"no Ray cluster ({' '.join(str(error).split())[:100]})"
             raise InputError([Problem("--ray", 0, "", found, "the address of one, auto or local")]) from None
-        self.workers = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-        self.size = max(self.workers, tracks)
+        cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        self.size = max(cores, tracks)
         # An actor that waits for a core while others wait for it to be fed would wait for ever.
-        share = 1.0 if self.size == self.workers else self.workers / self.size
+        share = 1.0 if self.size == cores else cores / self.size
         self._actors = self._ray.remote(num_cpus=share, max_restarts=0)(TrackActor)
 
     def start(self, setup: TrackSetup) -> RayTrack:

@@ -1,7 +1,7 @@
 """Where the segments of a recording come from: all of it, or its inputs one after another."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from skewscope.adapters.backtest.telemetry import load_telemetry
@@ -29,10 +29,6 @@ class TelemetryPart:
     """With the length of its ticks."""
     keys: tuple[SeriesKey, ...]
     """All series, by number."""
-    rate: float
-    """Samples a second, of all series together."""
-    period: float
-    """Mean seconds between two samples of a series."""
     ends: Mapping[SeriesKey, float] = field(default_factory=dict)
     """When the inputs of series end, where that is known, in seconds since 1970."""
 
@@ -81,7 +77,8 @@ class WholeTelemetry:
             read = lambda _what, share: report("read", READ_SHARE * share)  # noqa: E731
             self._loaded, self.recording = load_telemetry(self.recording, read, self.workers)
         loaded = self._loaded
-        return _describe(loaded, self.recording, len(loaded.samples), loaded.samples.list_ends(loaded.table))
+        keys = tuple(loaded.table.keys)
+        return TelemetryPart(self.recording, keys, loaded.samples.list_ends(loaded.table))
 
     def cut(self, cuts: int | None, wanted: Mask | None, report: Report) -> Iterator[Segment]:
         """Yields all segments."""
@@ -113,7 +110,7 @@ class SuccessiveTelemetry:
         self._inputs = SuccessiveInputs(self.recording, catalogue())
         self._parts = self._inputs.read(self.workers, lambda share: report("judge", share))
         self._first = next(self._parts)
-        return _describe(self._first, self.recording, self._inputs.samples, {})
+        return TelemetryPart(self.recording, tuple(self._inputs.table.keys))
 
     def cut(self, cuts: int | None, wanted: Mask | None, report: Report) -> Iterator[Segment]:  # noqa: ARG002
         """Yields all segments, which are as long as fits into memory well."""
@@ -134,15 +131,9 @@ class SuccessiveTelemetry:
 
 def choose_source(recording: Recording, workers: int | None, *, successive: bool) -> TelemetrySource:
     """Returns the source of a recording; `successive`: whether its inputs may be judged one after another."""
-    size = sum(input_size(recording, source) for source in recording.inputs) if successive else 0
-    if size >= MIN_SUCCESSIVE_BYTES and may_be_successive(recording):
-        return SuccessiveTelemetry(recording, workers)
+    if successive and may_be_successive(recording):
+        size = sum(input_size(recording, source) for source in recording.inputs)
+        if size >= MIN_SUCCESSIVE_BYTES:
+            return SuccessiveTelemetry(recording, workers)
     return WholeTelemetry(recording, workers)
 
-
-def _describe(
-    loaded: RecordingData, recording: Recording, samples: int, ends: Mapping[SeriesKey, float]
-) -> TelemetryPart:
-    begin, end = loaded.samples.span()
-    rate = samples / max(end - begin, 1.0)
-    return TelemetryPart(recording, tuple(loaded.table.keys), rate, len(loaded.table.keys) / max(rate, 1e-9), ends)

@@ -103,10 +103,6 @@ class Track:
             part = Block(block.time[some], block.series[some], block.value[some])
             yield t, self._player.play(t, part, sampled=sampled)
 
-    def finish(self) -> tuple[Incident, ...] | None:
-        """Returns all incidents."""
-        return self.list_incidents()
-
     def list_incidents(self) -> tuple[Incident, ...]:
         """Returns all incidents, in the order of the contract."""
         return self._player.engine.list_incidents(self._input_hash)
@@ -118,7 +114,7 @@ def read_signals(setup: TrackSetup) -> frozenset[str]:
 
 
 def judge_track(setup: TrackSetup, segments: Iterator[Segment]) -> tuple[Incident, ...]:
-    """Returns the incidents of a whole track: the pure function that processes and Ray run."""
+    """Returns the incidents of a whole track: what processes and Ray do with the segments that they are fed."""
     track = Track(setup)
     for segment in segments:
         track.judge(segment)

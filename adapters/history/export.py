@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from skewscope.adapters.backtest.backtest import BacktestOptions, BacktestOutcome, run_backtest
-from skewscope.adapters.backtest.run import RecordingOutcome
 from skewscope.adapters.backtest.rule_set import load_rule_set
+from skewscope.adapters.backtest.run import RecordingOutcome
 from skewscope.adapters.backtest.telemetry import NamedRecording, load_telemetry
 from skewscope.adapters.backtest.track import cut_recording
 from skewscope.adapters.backtest.verdicts import score_versions

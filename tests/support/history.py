@@ -5,8 +5,8 @@ from pathlib import Path
 
 from skewscope.adapters.assessment.runner import FaultLabel
 from skewscope.adapters.backtest.backtest import BacktestOutcome
-from skewscope.adapters.backtest.run import RecordingOutcome
 from skewscope.adapters.backtest.rule_set import load_rule_set
+from skewscope.adapters.backtest.run import RecordingOutcome
 from skewscope.adapters.history.export import write_outcome
 from skewscope.engine.model.incident import (
     SYMPTOM,

@@ -6,9 +6,9 @@ import pytest
 
 from skewscope.adapters.assessment.runner import FaultLabel
 from skewscope.adapters.backtest.backtest import BacktestOutcome
-from skewscope.adapters.backtest.run import RecordingOutcome
 from skewscope.adapters.backtest.difference import compare_versions
 from skewscope.adapters.backtest.rule_set import RuleSet, load_rule_set
+from skewscope.adapters.backtest.run import RecordingOutcome
 from skewscope.adapters.backtest.verdicts import score_versions
 from skewscope.engine.model.incident import SYMPTOM, BlastRadius, Explanation, Impact, Incident
 from skewscope.engine.model.topology import Node, Topology
