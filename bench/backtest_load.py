@@ -1,8 +1,9 @@
 """Measures backtests: `python -m bench.backtest_load --node-days 100`, 64 nodes sampled each second, 30 series a node.
 
-It writes a recording as node, GPU and port exporters would fill it, a table for each 2.5 hours, tries one rule on it,
-then two versions of the rule, then all rules with symptoms on its first part, and prints elapsed and processor seconds
-and how much faster than real time each was. The recording is deleted at the end.
+It writes a recording as node, GPU and port exporters would fill it, a table for each 2.5 hours, and tries one rule on
+it: on one core and on several, in processes and on Ray. Then it tries two versions of the rule, then all rules with
+symptoms on its first part. It prints elapsed and processor seconds and how much faster than real time each was. The
+recording is deleted at the end.
 """
 
 import argparse
@@ -49,19 +50,36 @@ def processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def measure(what: str, folder: Path, versions: list[RuleSet], workers: int, seconds: float = np.inf) -> None:
-    """Runs a backtest of the first seconds and prints what it took."""
+def measure(
+    what: str, folder: Path, versions: list[RuleSet], options: BacktestOptions, seconds: float = np.inf
+) -> float:
+    """Runs a backtest of the first seconds on as many cores as workers; prints what it took, and returns the seconds.
+
+    Those of processors are of this process and of those that it started, without those of Ray.
+    """
+    workers, cores = options.workers or 1, os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(cores)[:workers])
     end = START + seconds if np.isfinite(seconds) else None
     recording = open_telemetry(str(folder), TelemetrySpan(None, end), folder, lambda _stage, _share: None)
     began, used = time.monotonic(), processor_seconds()
-    found = run_backtest([recording], versions, BacktestOptions(workers))
+    found = run_backtest([recording], versions, options)
+    os.sched_setaffinity(0, cores)
     elapsed, used = time.monotonic() - began, processor_seconds() - used
     (one,) = found.recordings
     span = one.end - one.start
     told = [sorted(incident.condition for incident in incidents) for incidents in one.incidents]
     print(f"{what}: {one.node_days:.1f} node-days, {one.samples:,} samples, {told}")
-    print(f"  {elapsed:.0f} s elapsed ({span / elapsed:.0f} times as fast as real time), {used:.0f} s of processors")
-    print(f"  on {workers} free cores {span / (used / workers):.0f} times, if all of it were parallel", flush=True)
+    times = f"{span / elapsed:.0f} times as fast as real time"
+    print(f"  {elapsed:.0f} s elapsed on {workers} cores ({times}), {used:.0f} s of processors", flush=True)
+    return elapsed
+
+
+def compare_cores(folder: Path, rule: RuleSet, workers: int) -> None:
+    """Measures one rule on one core and on several, in processes and on Ray."""
+    for what, ray in (("processes", ""), ("Ray", "local")):
+        options = [BacktestOptions(cores, ray) for cores in (1, workers)]
+        one, several = (measure(f"one rule, {what}", folder, [rule], each) for each in options)
+        print(f"  {workers} cores take {several / one:.2f} of the time of one", flush=True)
 
 
 def main() -> None:
@@ -84,10 +102,11 @@ def main() -> None:
         text = (RULES_FOLDER / f"{wanted.rule}.yaml").read_text()
         stricter = Path(scratch) / f"{wanted.rule}.yaml"
         stricter.write_text(text.replace("fire: {score: 5, hold: ", "fire: {score: 5, hold: 5*"))
-        measure("one rule", folder, [rule], wanted.workers)
-        measure("two versions of it", folder, [rule, load_rule_set(str(stricter), known)], wanted.workers)
+        compare_cores(folder, rule, wanted.workers)
+        options = BacktestOptions(wanted.workers)
+        measure("two versions of it", folder, [rule, load_rule_set(str(stricter), known)], options)
         part = min(seconds, TABLE_S)
-        measure("all rules and symptoms", folder, [load_rule_set(str(RULES_FOLDER), known)], wanted.workers, part)
+        measure("all rules and symptoms", folder, [load_rule_set(str(RULES_FOLDER), known)], options, part)
 
 
 if __name__ == "__main__":

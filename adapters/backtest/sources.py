@@ -136,4 +136,3 @@ def choose_source(recording: Recording, workers: int | None, *, successive: bool
         if size >= MIN_SUCCESSIVE_BYTES:
             return SuccessiveTelemetry(recording, workers)
     return WholeTelemetry(recording, workers)
-
