@@ -9,7 +9,7 @@ import numpy as np
 from skewscope.adapters.assessment.runner import FaultLabel
 from skewscope.adapters.backtest.pools import PendingTrack, TrackLostError, TrackPool
 from skewscope.adapters.backtest.rule_set import RuleSet
-from skewscope.adapters.backtest.sources import Report, TelemetryPart, TelemetrySource, choose_source
+from skewscope.adapters.backtest.sources import Report, TelemetryPart, SegmentSource, choose_source
 from skewscope.adapters.backtest.telemetry import NamedRecording
 from skewscope.adapters.backtest.track import Segment, TrackSetup, read_signals
 from skewscope.adapters.inputs.successive import NotSuccessiveError
@@ -99,7 +99,7 @@ class RecordingRun:
     def __init__(self, one: NamedRecording, versions: Sequence[RuleSet], pool: TrackPool, limits: RunLimits) -> None:
         self.one, self._pool, self._limits = one, pool, limits
         self._runs = [_VersionRun(version) for version in versions]
-        self._source: TelemetrySource | None = None
+        self._source: SegmentSource | None = None
 
     def play(self, report: Report) -> Iterator[None]:
         """Reads the recording and feeds all tracks; yields after each segment."""
@@ -117,7 +117,7 @@ class RecordingRun:
         self._source = choose_source(self.one.recording, self._limits.workers, successive=successive)
         yield from self._feed(self._source, self._runs, report)
 
-    def _feed(self, source: TelemetrySource, runs: Sequence[_VersionRun], report: Report) -> Iterator[None]:
+    def _feed(self, source: SegmentSource, runs: Sequence[_VersionRun], report: Report) -> Iterator[None]:
         """Feeds the tracks of some versions with all segments."""
         part = source.open(report)
         setups = [_build_setup(part, run.version) for run in runs]

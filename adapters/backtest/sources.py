@@ -44,7 +44,7 @@ class TelemetrySummary:
     input_hash: str
 
 
-class TelemetrySource(Protocol):
+class SegmentSource(Protocol):
     """The telemetry of one recording, in order of time."""
 
     def open(self, report: Report) -> TelemetryPart:
@@ -129,7 +129,7 @@ class SuccessiveTelemetry:
         return TelemetrySummary(inputs.start, inputs.end, inputs.samples, inputs.input_hash)
 
 
-def choose_source(recording: Recording, workers: int | None, *, successive: bool) -> TelemetrySource:
+def choose_source(recording: Recording, workers: int | None, *, successive: bool) -> SegmentSource:
     """Returns the source of a recording; `successive`: whether its inputs may be judged one after another."""
     if successive and may_be_successive(recording):
         size = sum(input_size(recording, source) for source in recording.inputs)

@@ -58,7 +58,7 @@ class Segment:
     """[tick] whether a sample of any series came, also of one that is left out here; None: `sizes` tell."""
 
     @property
-    def heard(self) -> Mask:
+    def has_samples(self) -> Mask:
         """[tick] whether a sample of any series came."""
         return self.sizes > 0 if self.sampled is None else self.sampled
 
@@ -98,7 +98,7 @@ class Track:
         """Judges the next segment; yields after each tick its end in seconds and the changes to incidents."""
         edges = np.concatenate(([0], np.cumsum(segment.sizes))).tolist()
         block = segment.block
-        for n, (t, sampled) in enumerate(zip(segment.ends.tolist(), segment.heard.tolist(), strict=True)):
+        for n, (t, sampled) in enumerate(zip(segment.ends.tolist(), segment.has_samples.tolist(), strict=True)):
             some = slice(edges[n], edges[n + 1])
             part = Block(block.time[some], block.series[some], block.value[some])
             yield t, self._player.play(t, part, sampled=sampled)
