@@ -94,17 +94,21 @@ class ControllerApp:
     access_control: AccessControl = field(init=False)
     body_budget: BodyBudget = field(default_factory=lambda: BodyBudget(MAX_INFLIGHT_BYTES))
     _rows_worker: FairWorker = field(init=False)
+    """Reads rows; senders with much to read wait while a tick is judged."""
     _asgi_app: ASGIApp = field(init=False)
 
     def __post_init__(self) -> None:
         self.access_control = AccessControl(self.controller.config)
-        self._rows_worker = FairWorker("rows", is_yielding=lambda: self.controller.is_judging)
+        self._start_worker()
         reader = StoreReader(self.controller.config.store, lambda: self.controller.is_store_pending)
         context = ApiContext(self.controller, reader)
         routes = [
             StarletteRoute(route.pattern, self._endpoint(route, context), methods=[route.method]) for route in ROUTES
         ]
         self._asgi_app = Starlette(routes=routes, exception_handlers={HTTPException: _route_error})
+
+    def _start_worker(self) -> None:
+        self._rows_worker = FairWorker("rows", is_yielding=lambda: self.controller.is_judging)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""

@@ -150,6 +150,11 @@ class ShardHost:
 
     # --- ticks
 
+    @property
+    def is_judging(self) -> bool:
+        """Whether the samples of a tick are being judged, or the state is being written."""
+        return self._tick_lock.locked()
+
     def tick(self, t: float) -> None:
         """Judges the tick that ends at `t` seconds since 1970."""
         with self._tick_lock:

@@ -49,12 +49,17 @@ class _ShardController:
     receiver: ShardHost
     supervisor: _NoSources = field(default_factory=_NoSources)
 
+    @property
+    def is_judging(self) -> bool:
+        return self.receiver.is_judging
+
 
 class ShardApp(ControllerApp):
     """The application of a shard: rows of agents, and whether it is alive."""
 
     def __post_init__(self) -> None:
         self.access_control = AccessControl(self.controller.config)
+        self._start_worker()
         self._asgi_app = Starlette(routes=[StarletteRoute("/healthz", _get_liveness)])
 
 
