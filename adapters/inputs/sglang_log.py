@@ -1,9 +1,11 @@
 """Inputs of kind `sglang-log`: the log of an SGLang server, of which the lines of prefill and decode batches are read.
 
-Several batches of one second are one sample, the last of them: the stamps count whole seconds.
+Several batches of one second are one sample, the last of them: the stamps count whole seconds. Requests that were
+thrown out of the batch (retracted) are counted from lines of their own, from 0 at the first line of a batch.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
@@ -28,6 +30,8 @@ FIELD = re.compile(
 )
 RANK = re.compile(r"\b(?P<kind>DP|TP|PP)(?P<rank>\d{1,5})\b(?=[ \]DTPE\d]*\])")
 CLOCK = re.compile(r"\[(?P<clock>\d\d:\d\d:\d\d)[ \]]")
+RETRACTED = re.compile(r"#retracted_reqs: (?P<number>\d{1,6})\b")
+RETRACTIONS = "sglang:num_retracted_requests_total"
 MODEL = re.compile(r"served_model_name='(?P<model>[^']{1,200})'")
 METRICS = {
     "#running-req": "sglang:num_running_reqs",
@@ -58,21 +62,26 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     """
     offset, days, model = parse_offset(labels, name), DayTimes(), ""
     newest: Samples = {}
+    retracted: Counter[tuple[str, str]] = Counter()
     note = ""
     for number, text in read_lines(file, name):
-        batch = BATCH.search(text)
-        if batch is None:
+        batch, lost = BATCH.search(text), RETRACTED.search(text)
+        if (found := batch or lost) is None:
             model = match["model"] if (match := MODEL.search(text)) else model
             continue
-        ranks = {match["kind"]: match["rank"] for match in RANK.finditer(text, 0, batch.start())}
+        ranks = {match["kind"]: match["rank"] for match in RANK.finditer(text, 0, found.start())}
         if ranks.get("TP", "0") != "0" and "DP" not in ranks:
             # All ranks of a tensor-parallel group compute the same batches.
+            continue
+        source = ranks.get("DP", ""), _find_engine(text)
+        if batch is None:
+            retracted[source] += int(found["number"])
             continue
         time = find_stamp(text, offset)
         if time is None:
             note, time = DATELESS, _read_clock(text, number, name, days)
-        for metric, value in _read_fields(batch):
-            newest[metric, (ranks.get("DP", ""), _find_engine(text)), time] = value, number
+        for metric, value in (*_read_fields(batch), (RETRACTIONS, float(retracted[source]))):
+            newest[metric, source, time] = value, number
         check_size(len(newest), name, number)
     if not newest:
         raise InputError([Problem(name, 0, "", "no line of a batch", f"lines such as {EXAMPLE}")])

@@ -140,6 +140,19 @@ def test_newer_lines_of_sglang_have_a_number_and_name_the_engine_of_several():
     assert samples(read(sglang_log, alone), "engine")["sglang:num_running_reqs", ""] == [(5.0, 3)]
 
 
+def test_requests_that_sglang_throws_out_are_counted_at_each_batch():
+    head = "[2026-09-13 16:06:{:02}{}] "
+    batch = head + "Decode batch, #running-req: {}, #token: 80000, token usage: 0.99, #queue-req: 3"
+    lost = head + "KV cache pool is full. Retract requests. #retracted_reqs: {}, #new_token_ratio: 0.0980 -> 0.3487"
+    lines = [
+        *(batch.format(5, "", 66), lost.format(5, "", 2), lost.format(6, "", 1), batch.format(7, "", 60)),
+        # All ranks of a tensor-parallel group say the same.
+        *(lost.format(8, " TP0", 4), lost.format(8, " TP1", 4), batch.format(9, " TP0", 55)),
+    ]
+    found = samples(read(sglang_log, "\n".join(lines)), "dp_rank")["sglang:num_retracted_requests_total", ""]
+    assert [value for _, value in found] == [0, 3, 7]
+
+
 def test_older_lines_of_sglang_have_no_date_or_a_rate_in_per_cent():
     text = """\
 [23:59:59 TP0] Decode batch. #running-req: 2, #token: 40, token usage: 0.10, #queue-req: 0
