@@ -1,5 +1,7 @@
 """Types of the arrays that the engine works with, and the largest number that counts as a measurement."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,4 +35,11 @@ def pad_to_length(array: F64, size: int) -> F64:
         return array
     out = np.full((*array.shape[:-1], size), np.nan, array.dtype)
     out[..., : array.shape[-1]] = array
+    return out
+
+
+def widen(values: NDArray[Any], size: int, fill: float | bool = np.nan) -> NDArray[Any]:
+    """Returns a copy of an array with a longer last axis, filled up."""
+    out = np.full((*values.shape[:-1], size), fill, values.dtype)
+    out[..., : values.shape[-1]] = values
     return out

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask, widen
 from skewscope.engine.model.entities import build_sets
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.cells import LESS, PEERS, SHARES, ZERO, Deviation, JudgedCells
-from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts, row_median, widen
+from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts, row_median
 from skewscope.engine.symptoms.samples import NewSamples
 
 LOST = 0.2

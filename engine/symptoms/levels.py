@@ -8,15 +8,14 @@ A fault does not teach the past, and few slow first values do not teach its tail
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F32, F64, Index, Mask
+from skewscope.engine.model.arrays import F32, F64, Index, Mask, widen
 from skewscope.engine.model.entities import EntitySets, build_sets
 from skewscope.engine.symptoms.cells import JudgedCells, ShiftLimits
 from skewscope.engine.symptoms.gpu_peers import MAX_SET_SIZE
+from skewscope.engine.symptoms.repeats import TAIL, RepeatedSteps
 
 RUN = 4
 """New values in a row that make a shift, and that end it."""
@@ -29,8 +28,6 @@ DENSE_PAST = 24
 """So many values are taken at once."""
 DEVIATIONS = 5.0
 QUANTILE = 0.98
-TAIL = 4.0
-"""Single steps of up to 3.4 times the median are normal (MLPerf runs); what is longer says nothing about the tail."""
 LONG_STEP = 2
 """A time beyond TAIL times the median counts as so many values: evaluation and checkpoints are shorter."""
 START_TIMES = 10.0
@@ -266,12 +263,9 @@ MIN_LATE_SET = 8
 """Members from which on the peers are a measure for one step."""
 FEW = 8
 """A part of so many members may be late at once, such as those of one host; more of them are no exception."""
-REPEAT_S = 30.0
-"""Memory of the single late steps of a member..."""
-MIN_REPEATS = 2.4
-"""...of which so many count as late again and again: three, seven seconds apart."""
-LEAST_LOST = 0.05
-"""Share of the time by which repeated steps are late that matters: a second each minute for a checkpoint does not."""
+CHANCE = 3.0
+"""A number of requests that come independently varies by its root (Poisson); what is within so many of these from the
+median of its peers is chance."""
 STANDING_RUN = 5
 """Samples in a row at that ratio."""
 MIN_MOVING_SIZE = 4
@@ -322,6 +316,8 @@ class PeerRatios:
         self.repeats = RepeatedSteps(self.cells)
         self.ratio = np.empty(0)
         self._follows_load: Mask = np.empty(0, bool)
+        self._is_count: Mask = np.empty(0, bool)
+        """[pair] whether it is a number of requests, which varies by chance."""
         self.median, self._level, self._level_since = (np.empty(0) for _ in range(3))
         """[set] median, what it was when the load last changed, and when that was."""
         self.worst = np.empty(0, np.intp)
@@ -354,6 +350,9 @@ class PeerRatios:
         self.compared = compared[at] & usable
         self._is_distinct, self._may_stand = is_distinct[at], stands[at]
         self._follows_load = np.array([one.role in LOAD_ROLES for one in judged], bool)[at]
+        self._is_count = np.array(
+            [one.role == "workload" and cells.signals[n].type == "gauge" for n, one in enumerate(judged)], bool
+        )[at]
         self._level, self._level_since = widen(self._level, sets), widen(self._level_since, sets)
         members: dict[int, list[int]] = {}
         for cell, number in zip(at[self.compared].tolist(), cells.pair_set[self.compared].tolist(), strict=True):
@@ -421,7 +420,8 @@ class PeerRatios:
                 middle > 0, np.minimum(value / middle, MAX_RATIO), np.where(middle == 0, beside_zero, np.nan)
             )
         # A difference that does not matter is none, whatever its ratio: lateness of a microsecond, a queue of one.
-        ratio = np.where(np.abs(value - middle) < floor[at[pairs]], 1.0, ratio)
+        floors = np.maximum(floor[at[pairs]], np.where(self._is_count[pairs], CHANCE * np.sqrt(np.abs(middle)), 0.0))
+        ratio = np.where(np.abs(value - middle) < floors, 1.0, ratio)
         self.ratio[pairs] = ratio
         known = ~np.isnan(ratio)
         pairs, ratio = pairs[known], ratio[known]
@@ -514,72 +514,6 @@ class PeerRatios:
         return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN) & matters)
 
 
-@dataclass
-class RepeatedSteps:
-    """Members of which single steps take far longer than those of all others, again and again. Arrays are [pair].
-
-    Pauses that hit the members in turn, as when each collects garbage at its own time, count for none of them.
-    """
-
-    cells: JudgedCells
-    found: Mask = field(default_factory=lambda: np.empty(0, bool))
-    since: F64 = field(default_factory=lambda: np.empty(0))
-    """When the first of the late steps was, s."""
-    value: F64 = field(default_factory=lambda: np.empty(0))
-    """Of the last late step."""
-
-    def __post_init__(self) -> None:
-        self._judged: Mask = np.empty(0, bool)
-        self._was_late: Mask = np.empty(0, bool)
-        self._count, self._lost, self._time = (np.empty(0) for _ in range(3))
-        """Late steps less those of others, seconds lost with them, and when both were last updated."""
-
-    def grow(self, judged: Mask) -> None:
-        """Makes room for new pairs; `judged` [pair] says which are steps of members."""
-        self._judged = judged
-        self.found, self._was_late = (widen(old, len(judged), False) for old in (self.found, self._was_late))
-        self.since, self.value, self._time = (widen(old, len(judged)) for old in (self.since, self.value, self._time))
-        self._count, self._lost = (widen(old, len(judged), 0.0) for old in (self._count, self._lost))
-
-    def step(self, pairs: Index, ratio: F64, usable: F64, median: F64, t: float) -> None:
-        """Takes in newly compared pairs.
-
-        Args:
-            pairs: those.
-            ratio: [pair] to the median of its set.
-            usable: [cell] newest values.
-            median: [set]
-            t: time of the tick, seconds.
-        """
-        pairs = pairs[self._judged[pairs]]
-        late = ratio[pairs] > TAIL
-        begins = late & ~self._was_late[pairs]
-        self._was_late[pairs] = late
-        if not (begins.any() or self.found[pairs].any()):
-            return
-        numbers = self.cells.pair_set
-        late_in = np.bincount(numbers[pairs[late]], minlength=len(median))
-        begin_in = np.bincount(numbers[pairs[begins]], minlength=len(median))
-        kept = np.nan_to_num(np.exp((self._time[pairs] - t) / REPEAT_S))
-        alone = begins & (late_in[numbers[pairs]] == 1)
-        others = begin_in[numbers[pairs]] - begins
-        self._time[pairs] = t
-        self._count[pairs] = np.maximum(kept * self._count[pairs] - others, 0.0) + alone
-        at = pairs[alone]
-        first = self._count[at] < 1 + 1 / np.e
-        self.since[at[first]], self._lost[at[first]] = t, 0.0
-        self.value[at] = usable[self.cells.pair_cell[at]]
-        self._lost[at] += self.value[at] - median[numbers[at]]
-        with np.errstate(all="ignore"):
-            share = self._lost[pairs] * (1 - 1 / self._count[pairs]) / (t - self.since[pairs])
-        often = (self._count[pairs] >= MIN_REPEATS) & (share >= LEAST_LOST)
-        self.found[pairs] = often | self.found[pairs] & (self._count[pairs] >= HALF * MIN_REPEATS)
-
-    def drop(self, pairs: Mask) -> None:
-        """Forgets the late steps of some pairs."""
-        self.found[pairs], self._count[pairs] = False, 0.0
-
-
 def row_median(values: F64) -> F64:
     """Returns [sets] the median of [sets, members]; of two members their smaller value is the healthy one."""
     count = (~np.isnan(values)).sum(axis=1)
@@ -590,10 +524,3 @@ def row_median(values: F64) -> F64:
         high = ordered[rows, np.maximum(count // 2, 0) % values.shape[1]]
         middle = np.where(count % 2 == 1, low, (low + high) / 2)
     return np.where(count >= 2, np.where(count == 2, low, middle), np.nan)
-
-
-def widen(values: NDArray[Any], size: int, fill: float | bool = np.nan) -> NDArray[Any]:
-    """Returns a copy of an array with a longer last axis, filled up."""
-    out = np.full((*values.shape[:-1], size), fill, values.dtype)
-    out[..., : values.shape[-1]] = values
-    return out
