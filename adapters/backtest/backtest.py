@@ -57,16 +57,32 @@ def run_backtest(
         InputError: a recording cannot be read, or what judges it cannot be reached.
     """
     options, report = options or BacktestOptions(), progress or (lambda _, __: None)
+    named = list(_unique_names(recordings))
+    told: Sequence[RecordingOutcome | None] = [None] * len(named)
+    if options.ray and len(named) > 1 and options.cuts is None:
+        from skewscope.adapters.backtest.ray_recordings import judge_recordings  # noqa: PLC0415 - an extra
+
+        told = judge_recordings(options.ray, named, versions, report)
+    left = [one for one, outcome in zip(named, told, strict=True) if outcome is None]
+    rest = iter(_feed_all(left, versions, options, report))
+    return BacktestOutcome(tuple(versions), tuple(outcome or next(rest) for outcome in told))
+
+
+def _feed_all(
+    recordings: Sequence[NamedRecording], versions: Sequence[RuleSet], options: BacktestOptions, report: Progress
+) -> list[RecordingOutcome]:
+    """Returns the outcomes of recordings that are read here and judged by a pool."""
+    if not recordings:
+        return []
     pool = _open_pool(recordings, len(versions), options)
     limits = RunLimits(options.workers, options.cuts)
-    runs = [RecordingRun(one, versions, pool, limits) for one in _unique_names(recordings)]
+    runs = [RecordingRun(one, versions, pool, limits) for one in recordings]
     try:
         _play_all(runs, max(1, min(pool.size // len(versions), MAX_AT_A_TIME)), report)
         report("wait for workers", 1.0)
-        found = tuple(run.wait(partial(_labels_of, run.one.recording.path)) for run in runs)
+        return [run.wait(partial(_labels_of, run.one.recording.path)) for run in runs]
     finally:
         pool.close()
-    return BacktestOutcome(tuple(versions), found)
 
 
 def _play_all(runs: Sequence[RecordingRun], most: int, report: Progress) -> None:

@@ -66,12 +66,7 @@ class RayPool:
         Raises:
             InputError: Ray is not installed, or nothing answers at the address.
         """
-        self._ray = _import_ray()
-        try:
-            self._ray.init(address=address, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            found = f"no Ray cluster ({' '.join(str(error).split())[:100]})"
-            raise InputError([Problem("--ray", 0, "", found, "the address of one, auto or local")]) from None
+        self._ray = connect(address)
         cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self.size = max(cores, tracks)
         # An actor that waits for a core while others wait for it to be fed would wait for ever.
@@ -100,7 +95,7 @@ class RayPool:
         try:
             found: Found = self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
-            raise _as_input_error(error) from None
+            raise as_input_error(error) from None
         except self._ray.exceptions.RayError as error:
             raise TrackLostError(" ".join(str(error).split())[:200]) from None
         return found
@@ -121,7 +116,22 @@ class TrackActor:
         return self._server(message)
 
 
-def _as_input_error(error: Any) -> InputError:
+def connect(address: str) -> Any:
+    """Returns the library, connected to a cluster.
+
+    Raises:
+        InputError: Ray is not installed, or nothing answers at the address.
+    """
+    ray = _import_ray()
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        found = f"no Ray cluster ({' '.join(str(error).split())[:100]})"
+        raise InputError([Problem("--ray", 0, "", found, "the address of one, auto or local")]) from None
+    return ray
+
+
+def as_input_error(error: Any) -> InputError:
     """Returns the InputError that a track raised, or one that names what else it raised."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, InputError):

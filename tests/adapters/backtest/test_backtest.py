@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from skewscope.adapters.backtest import pools
+from skewscope.adapters.backtest import backtest, pools, ray_recordings
 from skewscope.adapters.backtest.backtest import BacktestOptions, run_backtest
 from skewscope.adapters.backtest.rule_set import load_rule_set
 from skewscope.adapters.backtest.telemetry import NamedRecording, TelemetrySpan, open_telemetry
@@ -51,6 +51,39 @@ def test_ray_tells_what_this_process_tells(brief, tmp_path):
     pytest.importorskip("ray")
     here, there = (run_backtest([opened(brief, tmp_path)], [rules()], BacktestOptions(1, ray)) for ray in ("", "local"))
     assert told(there) == told(here)
+
+
+@pytest.mark.slow
+def test_ray_reads_whole_recordings_where_it_judges_them(brief, moment, tmp_path):
+    pytest.importorskip("ray")
+    recordings = [opened(path, tmp_path) for path in (brief, moment, brief)]
+    versions = [rules(), rules(str(late(tmp_path)))]
+    here, there = (run_backtest(recordings, versions, BacktestOptions(1, ray)) for ray in ("", "local"))
+    assert told(there) == told(here)
+    assert [one.name for one in there.recordings] == ["brief", "moment", "brief (2)"]
+
+
+def test_recordings_that_are_not_there_for_ray_are_fed_to_it(brief, moment, tmp_path, monkeypatch):
+    recordings = [opened(path, tmp_path) for path in (brief, moment, brief)]
+    here = run_backtest(recordings, [rules()], BacktestOptions(1))
+
+    def judge(_address, recordings, _versions, _report):
+        return [None, here.recordings[1], None]
+
+    monkeypatch.setattr(ray_recordings, "judge_recordings", judge)
+    monkeypatch.setattr(backtest, "_open_pool", lambda *_: pools.LocalPool())
+    there = run_backtest(recordings, [rules()], BacktestOptions(1, "local"))
+    assert told(there) == told(here)
+    assert there.recordings[1] is here.recordings[1]
+
+
+def test_a_task_judges_nothing_whose_files_are_others(brief, moment, tmp_path):
+    one = opened(brief, tmp_path)
+    sizes = ray_recordings._input_sizes(one.recording)
+    assert sum(sizes) > 0
+    assert ray_recordings._judge_one(one, [rules()], [size + 1 for size in sizes], {}) is None
+    found = ray_recordings._judge_one(one, [rules()], sizes, {})
+    assert [incident.condition for incident in found.incidents[0]] == ["tp-straggler"]
 
 
 def test_a_worker_that_dies_is_an_error():
