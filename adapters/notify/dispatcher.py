@@ -351,10 +351,18 @@ class Dispatcher:
         """Returns whether a notification need not be delivered by this controller any more."""
         if not self.handover.is_obsolete(name, notification, self._t, ours=self.is_active()):
             return False
-        # The other controller has delivered all that it knows of, which need not be what this one still sees.
+        # The other controller has delivered all that it knows of, which need not be what this one sees or saw.
         reports, one = self.handover.reports_of(name), notification.update.incident
-        is_opening = notification.update.what == OPENED and one.id in self._reportable
-        return not (self.handover.is_shared and reports.known and is_opening and not reports.has_place(one))
+        if not self.handover.is_shared or not reports.known:
+            return True
+        if notification.update.what in (RESOLVED, WITHDRAWN):
+            # This controller reported the opening late, and its end is no older.
+            report = reports.by_place.get(place_of(one))
+            return report is None or report.id != one.id or not self.is_active()
+        if notification.update.what != OPENED:
+            return True
+        is_open = one.id in self._reportable and not reports.has_place(one)
+        return not (is_open or self.handover.was_missed(name, notification, self._t))
 
     async def _hand_over(self, task: NotifierTask, notification: Notification) -> bool:
         """Delivers a notification under the id that its receiver knows, with other controllers informed.

@@ -9,17 +9,20 @@ what receivers believe to be open is in the file as well (`open_reports`), befor
 
 import hashlib
 import json
+import math
 import secrets
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from skewscope.adapters.notify.base import Notification
-from skewscope.adapters.notify.open_reports import OpenReports, parse_reports
+from skewscope.adapters.notify.open_reports import OpenReports, Place, parse_reports, place_of
 from skewscope.kb.field_reader import is_finite_number
 
 CLOCK_MARGIN = 10.0
 """Seconds by which two controllers may see the same event apart."""
+T = TypeVar("T")
 MAX_MARKS = 200
 """Marks written per notifier."""
 STALE_AFTER = 600.0
@@ -37,6 +40,38 @@ class LeaderProgress:
 
 
 @dataclass
+class DeliveryWitness:
+    """What another controller was seen to report, line after line of the leader file; times by the local clock."""
+
+    since: float = math.inf
+    """Seconds since 1970 from which on no delivery went unseen."""
+    until: float = -math.inf
+    """Up to which the last line tells of deliveries."""
+    _marks: dict[str, float] = field(default_factory=dict)
+    _places: dict[Place, float] = field(default_factory=dict)
+    """Until when each mark and each open place was last seen."""
+
+    def observe(self, until: float, span: float, marks: Sequence[str], places: Iterable[Place]) -> None:
+        """Takes in a line that tells what was delivered in `span` seconds up to a time, and what is open."""
+        begin = until if len(marks) >= MAX_MARKS else until - span
+        self.since = begin if begin > self.until else min(self.since, begin)
+        self.until = max(self.until, until)
+        self._marks = self._keep_recent(self._marks) | dict.fromkeys(marks, self.until)
+        self._places = self._keep_recent(self._places) | dict.fromkeys(places, self.until)
+
+    def _keep_recent(self, seen: Mapping[T, float]) -> dict[T, float]:
+        return {one: time for one, time in seen.items() if time >= self.until - STALE_AFTER}
+
+    def has_missed(self, notification: Notification, margin: float) -> bool:
+        """Returns whether the other controller has certainly said nothing of this kind at the time and place."""
+        begin = notification.t - margin
+        if not self.since <= begin <= notification.t + margin <= self.until:
+            return False
+        mark, place = notification_mark(notification), place_of(notification.update.incident)
+        return self._marks.get(mark, -math.inf) < begin and self._places.get(place, -math.inf) < begin
+
+
+@dataclass
 class Handover:
     """What one controller knows of deliveries, its own and the leader's."""
 
@@ -51,6 +86,7 @@ class Handover:
     _delivered: dict[str, deque[tuple[float, str]]] = field(default_factory=dict)
     """Time and mark of own latest deliveries, by notifier."""
     _progress: dict[str, LeaderProgress] = field(default_factory=dict)
+    _witnesses: dict[str, DeliveryWitness] = field(default_factory=dict)
 
     def record_delivery(self, notifier: str, notification: Notification) -> None:
         """Records that a notification was delivered."""
@@ -77,8 +113,11 @@ class Handover:
         for notifier, one in said.items() if isinstance(said, dict) else ():
             # Versions before 2026-11 wrote no open reports.
             if isinstance(one, list) and len(one) in (2, 3) and is_finite_number(one[0]) and isinstance(one[1], list):
-                self._progress[notifier] = LeaderProgress(now - float(one[0]), Counter(map(str, one[1])))
-                self._reports[notifier] = parse_reports(one[2] if len(one) == 3 else None)
+                until, marks = now - float(one[0]), [str(mark) for mark in one[1]]
+                self._progress[notifier] = LeaderProgress(until, Counter(marks))
+                reports = self._reports[notifier] = parse_reports(one[2] if len(one) == 3 else None)
+                witness = self._witnesses.setdefault(notifier, DeliveryWitness())
+                witness.observe(until, 2 * self.margin, marks, reports.by_place)
 
     def reports_of(self, notifier: str) -> OpenReports:
         """Returns what the receiver of a notifier believes to be open."""
@@ -97,6 +136,15 @@ class Handover:
         if heard is None:
             return not ours and notification.t <= now - STALE_AFTER
         return notification.t <= heard.until - self.margin
+
+    def was_missed(self, notifier: str, notification: Notification, now: float) -> bool:
+        """Returns whether the other controller has certainly not reported this, and it may still be of use.
+
+        A leader that has just started sees less than one whose windows are full.
+        """
+        witness = self._witnesses.get(notifier)
+        is_recent = now - notification.t <= STALE_AFTER
+        return is_recent and witness is not None and witness.has_missed(notification, self.margin)
 
     def consume_mark(self, notifier: str, notification: Notification) -> bool:
         """Returns whether another controller just delivered it; called once per notification, before delivery."""

@@ -424,6 +424,28 @@ def test_what_fires_here_and_the_leader_never_knew_of_is_reported_after_all(now,
     going_with_another(test)
 
 
+def test_what_was_over_before_this_one_led_and_no_leader_reported_is_reported_after_all():
+    async def test(office, clock, mail, posts):
+        turns, one = [False], over(incident(3), 1.0)
+        office.is_active = lambda: turns[0]
+        for _ in range(8):
+            office.handover.receive_progress(clock.now(), json.dumps({posts.name: [0.0, [], []]}))
+            await clock.pass_(10.0)
+        begun = clock.now() - 50.0
+        mail.letters = [
+            Notification(n, begun + n, IncidentUpdate(what, "", one)) for n, what in ((1, OPENED), (2, RESOLVED))
+        ]
+        told(office, one)
+        await clock.pass_(10.0)
+        assert not mail.done
+        turns[0] = True
+        await clock.pass_(10.0)
+        await until(lambda: len(mail.done) == 2)
+        assert posts.sent == [("opened", "i-3"), ("resolved", "i-3")]
+
+    going_with_another(test)
+
+
 def test_what_is_sent_again_after_another_one_led_is_no_duplicate():
     async def test(office, clock, mail, posts):
         before = office.handover.session

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewscope.adapters.notify.base import ACTED, CHANGED, OPENED, RESOLVED, WITHDRAWN, IncidentUpdate, Notification
-from skewscope.adapters.notify.handover import Handover
+from skewscope.adapters.notify.handover import MAX_MARKS, STALE_AFTER, Handover, notification_mark
 from skewscope.adapters.notify.open_reports import MAX_REPORTS, OpenReport, OpenReports, parse_report, parse_reports
 from skewscope.engine.model.incident import Explanation
 from tests.adapters.notify.incidents import incident
@@ -82,6 +82,34 @@ def test_a_successor_reads_what_its_predecessor_wrote():
     assert second.reports_of("chat").adapt(news(RESOLVED)).update.incident.id == "theirs"
     assert second.reports_of("chat").list_others({OURS.id})[0].build_incident(60.0).state == "resolved"
     assert second.reports_of("chat").list_others({"theirs"}) == ()
+
+
+MARK = notification_mark(news(OPENED))
+
+
+@pytest.mark.parametrize(
+    ("lines", "missed"),
+    [
+        ({n: ([], []) for n in (30, 40, 50, 60, 70)}, True),
+        ({30: ([], []), 50: ([MARK], []), 70: ([], [])}, False),
+        ({30: ([MARK], []), 50: ([], []), 70: ([], [])}, True),
+        ({30: ([], []), 50: ([], [THEIRS]), 70: ([], [])}, False),
+        ({30: ([], [THEIRS]), 50: ([], []), 70: ([], [])}, True),
+        ({30: ([], []), 70: ([], [])}, False),
+        ({30: ([], []), 50: (["x"] * MAX_MARKS, []), 70: ([], [])}, False),
+        ({30: ([], []), 50: ([], [])}, False),
+    ],
+    ids=["silent", "told", "told before", "open", "open before", "a line too few", "cut marks", "not yet"],
+)
+def test_what_the_leader_certainly_never_reported_is_missed(lines, missed):
+    """The incident opens at 50 s; each line tells of the 20 s before it."""
+    handover = Handover(is_shared=True)
+    for now, (marks, reports) in lines.items():
+        said = [0.0, marks, [OpenReport.of(one, is_confirmed=True).as_json() for one in reports]]
+        handover.receive_progress(now, json.dumps({"chat": said}))
+    assert handover.was_missed("chat", news(OPENED), 80.0) == missed
+    assert not handover.was_missed("chat", news(OPENED), 50.0 + STALE_AFTER + 1)
+    assert not handover.was_missed("mail", news(OPENED), 80.0)
 
 
 def test_the_line_of_an_older_version_says_nothing_of_open_reports():
