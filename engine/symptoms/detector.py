@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
+from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero, widen
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.balance import IdlePaths, RequestShares, UnevenLinks, find_parallel_links
@@ -50,6 +50,10 @@ from skewscope.engine.symptoms.levels import LevelShifts, PeerRatios
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
 from skewscope.engine.symptoms.samples import NewSamples, SampleSource
 from skewscope.engine.symptoms.silence import Silences
+
+FEW_DIGITS, SAME_DIGITS = 2, 1e-3
+"""Durations of so few decimal digits, up to a thousandth of the last one, are rounded: equal ones in a row are as many
+steps. Others that are equal are one that is repeated."""
 
 
 @dataclass
@@ -231,7 +235,12 @@ class SymptomDetector:
         """[cell] a number of its signal and of the pool of that replica, where the time of work is judged, or -1."""
         self._is_distinct: Mask = none
         self._by_past: Mask = none
-        self._last: F64 = nothing
+        self._last, self._last_time = nothing, nothing
+        """[cell] value and time of the newest sample that differed from the one before, or counted as if it did."""
+        self._may_repeat: Mask = none
+        """[cell] whether it is the duration of a step, of which the next one may be as long."""
+        self._is_rounded: Mask = none
+        """[cell] whether all its values had few digits."""
 
     def step(self, t: float) -> None:
         """Updates the deviations with the samples of the tick that ends at `t` seconds."""
@@ -294,7 +303,11 @@ class SymptomDetector:
         self.shifts.grow(ShiftLimits(past_least, self._floor, up & ~kept, down & ~kept, min_time, is_work))
         self.shifts.started |= ~is_work
         self.peers.grow(self._is_distinct, min_time)
-        self._last = np.concatenate((self._last, np.full(size - len(self._last), np.nan)))
+        self._last, self._last_time = widen(self._last, size), widen(self._last_time, size)
+        self._is_rounded = widen(self._is_rounded, size, fill=True)
+        self._may_repeat = np.array(
+            [role == "time-per-work" and cells.signals[n].unit == "s" for n, role in enumerate(roles)], bool
+        )
         self._ties = relate_cells(cells, judged, serving)
         self._pool = np.array(
             [self.requests.pool_of(n) if one.role in POOLED_ROLES else -1 for n, one in enumerate(judged)], np.intp
@@ -363,8 +376,14 @@ class SymptomDetector:
         """Returns ([cell] whether it has a new sample, [cell] whether that differs from the one before)."""
         mask, distinct = np.zeros(len(self.cells), bool), np.zeros(len(self.cells), bool)
         mask[new.cells] = True
-        distinct[new.cells] = new.value != self._last[new.cells]
-        self._last[new.cells] = new.value
+        differs = new.value != self._last[new.cells]
+        # Of times that are printed with few digits, the next one is often the same.
+        self._is_rounded[new.cells] &= has_few_digits(new.value)
+        again = self._may_repeat[new.cells] & ~differs & self._is_rounded[new.cells]
+        differs |= again & (new.time - self._last_time[new.cells] >= new.value)
+        distinct[new.cells] = differs
+        some = new.cells[differs]
+        self._last[some], self._last_time[some] = new.value[differs], new.time[differs]
         return mask, distinct
 
     # --- deviations
@@ -467,3 +486,11 @@ class SymptomDetector:
 def _distance(ratio: float) -> float:
     """Returns how far a ratio is from one, on a logarithmic scale."""
     return abs(math.log(ratio)) if ratio > 0 else math.inf
+
+
+def has_few_digits(values: F64) -> Mask:
+    """Returns [value] whether it is a decimal number of at most `FEW_DIGITS` digits, such as 1.2 or 0.14."""
+    with np.errstate(all="ignore"):
+        unit = 10.0 ** (np.floor(np.log10(np.abs(values))) - (FEW_DIGITS - 1))
+        found: Mask = np.abs(values / unit - np.rint(values / unit)) < SAME_DIGITS
+    return found

@@ -68,7 +68,7 @@ def transfer_detector(now: SymptomDetector, before: SymptomDetector, entities: E
     places = _match_cells(now.cells, before.cells)
     copy_items(now.cells, before.cells, CELLS, places.cells)
     copy_items(now.cells.means, before.cells.means, MEANS, places.of_part(now.cells.means, before.cells.means))
-    copy_items(now, before, ("_floor", "_last"), places.cells)
+    copy_items(now, before, ("_floor", "_last", "_last_time", "_is_rounded"), places.cells)
     copy_items(now.shifts, before.shifts, LEVELS, places.cells)
     _transfer_peers(now.peers, before.peers, places)
     for name, arrays in PARTS.items():

@@ -170,6 +170,17 @@ def test_a_step_that_is_polled_again_is_no_new_step():
     assert not world.incidents()
 
 
+@pytest.mark.parametrize(("digits", "period", "seen"), [(1, 2.0, True), (1, 0.1, False), (2, 2.0, True)])
+def test_rounded_steps_that_are_equal_count_as_steps_where_there_was_time_for_them(digits, period, seen):
+    """Steps of 0.8 s, then of 1.6 s, written with one or two digits; twenty polls in two seconds are of one step."""
+    world = SymptomWorld()
+    for wobble in noise(3, 40)[:, 0]:
+        world.tick({STEP: round(0.8 * (1 + 0.3 * (wobble - 1)), digits)})
+    for wobble in noise(4, 20)[:, 0]:
+        world.tick({STEP: round(1.6 * (1 + 0.1 * (wobble - 1)), digits)}, pause=period)
+    assert [one.condition for one in world.incidents()] == ["slow-steps"] * seen
+
+
 @pytest.mark.parametrize("since", [0, 30])
 def test_a_member_that_computes_longer_than_its_peers_is_located(since):
     world = SymptomWorld()
