@@ -238,7 +238,7 @@ class SymptomDetector:
         self._last, self._last_time = nothing, nothing
         """[cell] value and time of the newest sample that differed from the one before, or counted as if it did."""
         self._may_repeat: Mask = none
-        """[cell] whether it is the duration of a step, of which the next one may be as long."""
+        """[cell] whether it is the duration of a step that a job prints, of which the next one may be as long."""
         self._is_rounded: Mask = none
         """[cell] whether all its values had few digits."""
 
@@ -305,9 +305,11 @@ class SymptomDetector:
         self.peers.grow(self._is_distinct, min_time)
         self._last, self._last_time = widen(self._last, size), widen(self._last_time, size)
         self._is_rounded = widen(self._is_rounded, size, fill=True)
-        self._may_repeat = np.array(
-            [role == "time-per-work" and cells.signals[n].unit == "s" for n, role in enumerate(roles)], bool
-        )
+        # What is measured on the wire has all its digits.
+        printed = [
+            role == "time-per-work" and set(cells.signals[n].vantage) == {"host"} for n, role in enumerate(roles)
+        ]
+        self._may_repeat = np.array(printed, bool) & np.array([one.unit == "s" for one in cells.signals], bool)
         self._ties = relate_cells(cells, judged, serving)
         self._pool = np.array(
             [self.requests.pool_of(n) if one.role in POOLED_ROLES else -1 for n, one in enumerate(judged)], np.intp
