@@ -9,7 +9,7 @@ import numpy as np
 from skewscope.adapters.assessment.runner import FaultLabel
 from skewscope.adapters.backtest.pools import PendingTrack, TrackLostError, TrackPool
 from skewscope.adapters.backtest.rule_set import RuleSet
-from skewscope.adapters.backtest.sources import Report, TelemetryPart, SegmentSource, choose_source
+from skewscope.adapters.backtest.sources import Report, SegmentSource, TelemetryPart, choose_source
 from skewscope.adapters.backtest.telemetry import NamedRecording
 from skewscope.adapters.backtest.track import Segment, TrackSetup, read_signals
 from skewscope.adapters.inputs.successive import NotSuccessiveError

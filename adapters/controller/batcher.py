@@ -359,7 +359,7 @@ class Batcher:
         return (
             f"new series of {', '.join(names[:MAX_NAMED])}{rest} are ignored until older ones have been silent for "
             f"{FORGET_S / 60:.0f} min: more than {MAX_OWNER_SERIES} series, {MAX_OWNER_ENTITIES} entities or "
-            f"{MAX_OWNER_SELECTORS} selectors of a signal of one node"
+            f"{MAX_OWNER_SELECTORS} selectors of a signal ({self._max_owner_selectors} of all) first used by one node"
         )
 
     def silent_mask(self, times: F64, t: float) -> Mask:

@@ -380,9 +380,11 @@ class SymptomDetector:
         mask[new.cells] = True
         differs = new.value != self._last[new.cells]
         # Of times that are printed with few digits, the next one is often the same.
-        self._is_rounded[new.cells] &= has_few_digits(new.value)
-        again = self._may_repeat[new.cells] & ~differs & self._is_rounded[new.cells]
-        differs |= again & (new.time - self._last_time[new.cells] >= new.value)
+        at = np.flatnonzero(self._may_repeat[new.cells])
+        if len(at):
+            cells, value = new.cells[at], new.value[at]
+            self._is_rounded[cells] &= has_few_digits(value)
+            differs[at] |= self._is_rounded[cells] & (new.time[at] - self._last_time[cells] >= value)
         distinct[new.cells] = differs
         some = new.cells[differs]
         self._last[some], self._last_time[some] = new.value[differs], new.time[differs]
