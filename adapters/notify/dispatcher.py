@@ -178,6 +178,8 @@ class Dispatcher:
     _tasks: dict[str, NotifierTask] = field(default_factory=dict)
     _own_places: Mapping[str, Place] = field(default_factory=dict)
     """Places of this controller's incidents, by id."""
+    _ends: Mapping[str, float] = field(default_factory=dict)
+    """When those of them ended that are over, seconds since 1970."""
     _reportable: Mapping[str, Place] = field(default_factory=dict)
     """Places of this controller's incidents that fire now, are not explained by another one and not silenced, by id."""
     _lost_for: dict[Place, float] = field(default_factory=dict)
@@ -224,6 +226,7 @@ class Dispatcher:
         """
         known = tuple(incidents)
         self._own_places = {one.id: place_of(one) for one in known}
+        self._ends = {one.id: one.resolved_at for one in known if one.resolved_at is not None}
         passed = self._time.advance(t)
         firing = {place_of(one) for one in known if one.state == "firing"}
         lost = {one.place: one for one in self._open_reports() if one.place not in firing}
@@ -362,7 +365,7 @@ class Dispatcher:
         if notification.update.what != OPENED:
             return True
         is_open = one.id in self._reportable and not reports.has_place(one)
-        return not (is_open or self.handover.was_missed(name, notification, self._t))
+        return not (is_open or self.handover.was_missed(name, notification, self._ends.get(one.id), self._t))
 
     async def _hand_over(self, task: NotifierTask, notification: Notification) -> bool:
         """Delivers a notification under the id that its receiver knows, with other controllers informed.

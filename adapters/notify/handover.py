@@ -2,31 +2,27 @@
 
 The leader writes into the leader file, with each renewal, how far behind each event notifier is, and marks of its
 latest deliveries. The other controllers keep their own notifications until they read that an equal one was delivered. A
-new leader delivers the rest. Clocks of two machines are never compared, only ages; two controllers may see the same
-event a few seconds apart. In doubt a notification is delivered twice rather than never, under the same incident's id:
+new leader delivers the rest. Two controllers may see the same event a few seconds apart, and their clocks may differ by
+as much. In doubt a notification is delivered twice rather than never, under the same incident's id:
 what receivers believe to be open is in the file as well (`open_reports`), before it is delivered.
 """
 
 import hashlib
 import json
-import math
 import secrets
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from skewscope.adapters.notify.base import Notification
-from skewscope.adapters.notify.open_reports import OpenReports, Place, parse_reports, place_of
+from skewscope.adapters.notify.base import OPENED, RESOLVED, WITHDRAWN, Notification
+from skewscope.adapters.notify.open_reports import OpenReports, parse_reports, place_of
+from skewscope.adapters.notify.report_ledger import KEPT_FOR, ReportLedger, parse_ledger
 from skewscope.kb.field_reader import is_finite_number
 
 CLOCK_MARGIN = 10.0
 """Seconds by which two controllers may see the same event apart."""
-T = TypeVar("T")
 MAX_MARKS = 200
 """Marks written per notifier."""
-STALE_AFTER = 600.0
-"""Seconds after which a notification is obsolete if no controller is known to deliver anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,38 +33,6 @@ class LeaderProgress:
     """Everything up to this time was delivered, seconds since 1970 by the local clock."""
     marks: Counter[str]
     """Number of deliveries around that time, by mark."""
-
-
-@dataclass
-class DeliveryWitness:
-    """What another controller was seen to report, line after line of the leader file; times by the local clock."""
-
-    since: float = math.inf
-    """Seconds since 1970 from which on no delivery went unseen."""
-    until: float = -math.inf
-    """Up to which the last line tells of deliveries."""
-    _marks: dict[str, float] = field(default_factory=dict)
-    _places: dict[Place, float] = field(default_factory=dict)
-    """Until when each mark and each open place was last seen."""
-
-    def observe(self, until: float, span: float, marks: Sequence[str], places: Iterable[Place]) -> None:
-        """Takes in a line that tells what was delivered in `span` seconds up to a time, and what is open."""
-        begin = until if len(marks) >= MAX_MARKS else until - span
-        self.since = begin if begin > self.until else min(self.since, begin)
-        self.until = max(self.until, until)
-        self._marks = self._keep_recent(self._marks) | dict.fromkeys(marks, self.until)
-        self._places = self._keep_recent(self._places) | dict.fromkeys(places, self.until)
-
-    def _keep_recent(self, seen: Mapping[T, float]) -> dict[T, float]:
-        return {one: time for one, time in seen.items() if time >= self.until - STALE_AFTER}
-
-    def has_missed(self, notification: Notification, margin: float) -> bool:
-        """Returns whether the other controller has certainly said nothing of this kind at the time and place."""
-        begin = notification.t - margin
-        if not self.since <= begin <= notification.t + margin <= self.until:
-            return False
-        mark, place = notification_mark(notification), place_of(notification.update.incident)
-        return self._marks.get(mark, -math.inf) < begin and self._places.get(place, -math.inf) < begin
 
 
 @dataclass
@@ -86,11 +50,17 @@ class Handover:
     _delivered: dict[str, deque[tuple[float, str]]] = field(default_factory=dict)
     """Time and mark of own latest deliveries, by notifier."""
     _progress: dict[str, LeaderProgress] = field(default_factory=dict)
-    _witnesses: dict[str, DeliveryWitness] = field(default_factory=dict)
+    _ledgers: dict[str, ReportLedger] = field(default_factory=dict)
+    """What receivers were told and is over, by notifier."""
 
     def record_delivery(self, notifier: str, notification: Notification) -> None:
         """Records that a notification was delivered."""
-        self.reports_of(notifier).record_delivery(notification)
+        reports, (what, _, one) = self.reports_of(notifier), notification.update
+        report = reports.by_place.get(place_of(one))
+        if what in (RESOLVED, WITHDRAWN) and report is not None:
+            ended_at = one.resolved_at if one.resolved_at is not None else notification.t
+            self._ledger_of(notifier, notification.t).record_end(report, ended_at)
+        reports.record_delivery(notification)
         self._delivered.setdefault(notifier, deque(maxlen=MAX_MARKS)).append(
             (notification.t, notification_mark(notification))
         )
@@ -100,7 +70,8 @@ class Handover:
         text = {}
         for notifier, end in until.items():
             marks = [name for t, name in self._delivered.get(notifier, ()) if t >= end - 2 * self.margin]
-            text[notifier] = [round(max(now - end, 0.0), 3), marks, self.reports_of(notifier).as_json()]
+            reports, ledger = self.reports_of(notifier), self._ledger_of(notifier, now)
+            text[notifier] = [round(max(now - end, 0.0), 3), marks, reports.as_json(), ledger.as_json(now)]
         return json.dumps(text, separators=(",", ":"))
 
     def receive_progress(self, now: float, text: str) -> None:
@@ -111,13 +82,17 @@ class Handover:
             return
         self.session = secrets.token_hex(4)
         for notifier, one in said.items() if isinstance(said, dict) else ():
-            # Versions before 2026-11 wrote no open reports.
-            if isinstance(one, list) and len(one) in (2, 3) and is_finite_number(one[0]) and isinstance(one[1], list):
-                until, marks = now - float(one[0]), [str(mark) for mark in one[1]]
-                self._progress[notifier] = LeaderProgress(until, Counter(marks))
-                reports = self._reports[notifier] = parse_reports(one[2] if len(one) == 3 else None)
-                witness = self._witnesses.setdefault(notifier, DeliveryWitness())
-                witness.observe(until, 2 * self.margin, marks, reports.by_place)
+            # Versions before 2026-11 wrote no open reports, those before 2026-12 none that were over.
+            if not isinstance(one, list) or len(one) < 2:
+                continue
+            lag, marks, reports, ledger = [*one, None, None][:4]
+            if is_finite_number(lag) and isinstance(marks, list):
+                self._progress[notifier] = LeaderProgress(now - lag, Counter(map(str, marks)))
+                self._reports[notifier] = parse_reports(reports)
+                self._ledgers[notifier] = parse_ledger(ledger, now)
+
+    def _ledger_of(self, notifier: str, now: float) -> ReportLedger:
+        return self._ledgers.setdefault(notifier, ReportLedger(now))
 
     def reports_of(self, notifier: str) -> OpenReports:
         """Returns what the receiver of a notifier believes to be open."""
@@ -134,20 +109,31 @@ class Handover:
         """
         heard = self._progress.get(notifier)
         if heard is None:
-            return not ours and notification.t <= now - STALE_AFTER
+            return not ours and notification.t <= now - KEPT_FOR
         return notification.t <= heard.until - self.margin
 
-    def was_missed(self, notifier: str, notification: Notification, now: float) -> bool:
-        """Returns whether the other controller has certainly not reported this, and it may still be of use.
+    def was_missed(self, notifier: str, opening: Notification, ended_at: float | None, now: float) -> bool:
+        """Returns whether no report that is over was of an incident that may still be of use.
 
-        A leader that has just started sees less than one whose windows are full.
+        Args:
+            notifier: name of the notifier.
+            opening: the notification of its beginning.
+            ended_at: when it ended; None where that is not known.
+            now: the time, by the clock of the notifications.
         """
-        witness = self._witnesses.get(notifier)
-        is_recent = now - notification.t <= STALE_AFTER
-        return is_recent and witness is not None and witness.has_missed(notification, self.margin)
+        ledger, one = self._ledgers.get(notifier), opening.update.incident
+        if ledger is None or now - opening.t > KEPT_FOR:
+            return False
+        end = max(one.opened_at, ended_at if ended_at is not None else one.opened_at)
+        return ledger.certainly_lacks(place_of(one), one.opened_at, end, self.margin)
 
     def consume_mark(self, notifier: str, notification: Notification) -> bool:
-        """Returns whether another controller just delivered it; called once per notification, before delivery."""
+        """Returns whether another controller just delivered it; called once per notification, before delivery.
+
+        Openings and ends are known by their places instead, where those are known: one fault may follow another there.
+        """
+        if self.reports_of(notifier).known and notification.update.what in (OPENED, RESOLVED, WITHDRAWN):
+            return False
         heard = self._progress.get(notifier)
         if (
             heard is None

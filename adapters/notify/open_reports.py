@@ -39,6 +39,8 @@ class OpenReport:
     severity: str
     category: str
     opened_at: float
+    seen_at: float
+    """When the latest incident began for which this report stands: no earlier end is its end."""
     is_confirmed: bool = True
     """Whether the receiver has accepted it, and no end of it since: either delivery may have been under way."""
 
@@ -46,12 +48,17 @@ class OpenReport:
     def of(cls, one: Incident, *, is_confirmed: bool) -> "OpenReport":
         """Returns the report of an incident."""
         texts = (one.id, one.condition, one.kind, one.name, one.rule, one.severity, one.category)
-        return cls(*texts, one.opened_at, is_confirmed)
+        return cls(*texts, one.opened_at, one.opened_at, is_confirmed)
 
     @property
     def place(self) -> Place:
         """What two controllers agree on."""
         return self.condition, self.kind, self.name
+
+    def is_after(self, end: Notification) -> bool:
+        """Returns whether the end of an incident is older than what this report stands for."""
+        ended_at = end.update.incident.resolved_at
+        return (ended_at if ended_at is not None else end.t) < self.seen_at
 
     def build_incident(self, resolved_at: float) -> Incident:
         """Returns the end of the incident, of which nothing but the report is known."""
@@ -75,18 +82,24 @@ class OpenReport:
 
     def as_json(self) -> list[Any]:
         """Returns it as JSON values; `parse_report` reads them."""
-        return [*(getattr(self, name) for name in TEXT_FIELDS), self.opened_at, self.is_confirmed]
+        texts = (getattr(self, name) for name in TEXT_FIELDS)
+        return [*texts, self.opened_at, self.is_confirmed, self.seen_at]
 
 
 def parse_report(data: object) -> OpenReport | None:
     """Returns what `as_json` returned; None for anything else."""
-    if not isinstance(data, list) or len(data) != len(TEXT_FIELDS) + 2:
+    # Versions before 2026-12 wrote no time of the latest incident.
+    if not isinstance(data, list) or len(data) not in (len(TEXT_FIELDS) + 2, len(TEXT_FIELDS) + 3):
         return None
-    *texts, opened_at, is_confirmed = data
-    if not all(isinstance(text, str) and len(text) <= MAX_TEXT for text in texts) or not is_finite_number(opened_at):
+    texts, (opened_at, is_confirmed, *seen) = data[: len(TEXT_FIELDS)], data[len(TEXT_FIELDS) :]
+    if not all(isinstance(text, str) and len(text) <= MAX_TEXT for text in texts):
+        return None
+    if not is_finite_number(opened_at) or not all(map(is_finite_number, seen)):
         return None
     named = dict(zip(TEXT_FIELDS, texts, strict=True))
-    return OpenReport(**named, opened_at=float(opened_at), is_confirmed=is_confirmed is True)
+    begun = float(opened_at)
+    seen_at = float(seen[0]) if seen else begun
+    return OpenReport(**named, opened_at=begun, is_confirmed=is_confirmed is True, seen_at=seen_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +139,11 @@ class OpenReports:
         if report is None:
             is_new = not self.known or what in (OPENED, ACTED)
             return self._refer(notification, places or {}) if is_new else None
-        if what == OPENED and report.is_confirmed:
+        if what == OPENED:
+            self._put(replace(report, seen_at=max(report.seen_at, one.opened_at)))
+            if report.is_confirmed:
+                return None
+        if what in (RESOLVED, WITHDRAWN) and report.is_after(notification):
             return None
         if report.id != one.id:
             update = notification.update._replace(incident=rename_incident(one, report))
@@ -153,7 +170,7 @@ class OpenReports:
         what, _, one = notification.update
         report = self.by_place.get(place_of(one))
         if what == OPENED:
-            self._put(OpenReport.of(one, is_confirmed=False))
+            self._put(self._report_opening(one, is_confirmed=False))
         elif what in (RESOLVED, WITHDRAWN) and report is not None:
             self._put(replace(report, is_confirmed=False))
 
@@ -161,9 +178,14 @@ class OpenReports:
         """Records what the receiver was told."""
         what, _, one = notification.update
         if what == OPENED:
-            self._put(OpenReport.of(one, is_confirmed=True))
+            self._put(self._report_opening(one, is_confirmed=True))
         elif what in (RESOLVED, WITHDRAWN):
             self.by_place.pop(place_of(one), None)
+
+    def _report_opening(self, one: Incident, *, is_confirmed: bool) -> OpenReport:
+        before = self.by_place.get(place_of(one))
+        seen_at = max(before.seen_at if before else one.opened_at, one.opened_at)
+        return replace(OpenReport.of(one, is_confirmed=is_confirmed), seen_at=seen_at)
 
     def _put(self, report: OpenReport) -> None:
         self.by_place[report.place] = report

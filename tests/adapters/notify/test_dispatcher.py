@@ -271,7 +271,7 @@ def test_what_one_says_of_its_progress_is_what_it_told():
         await until(lambda: len(mail.done) == 2)
         told(office)
         await until(lambda: json.loads(office.progress(1000.0))["messenger"][0] == 0.0)
-        age, marks, reports = json.loads(office.progress(1003.5))["messenger"]
+        age, marks, reports, _ = json.loads(office.progress(1003.5))["messenger"]
         assert (age, marks) == (3.5, [notification_mark(one) for one in mail.letters])
         assert [report[0] for report in reports] == [ONE.id]
         messenger.troubles.extend([DeliveryError("no")] * 99)
@@ -426,12 +426,11 @@ def test_what_fires_here_and_the_leader_never_knew_of_is_reported_after_all(now,
 
 def test_what_was_over_before_this_one_led_and_no_leader_reported_is_reported_after_all():
     async def test(office, clock, mail, posts):
-        turns, one = [False], over(incident(3), 1.0)
+        turns, begun = [False], clock.now() - 50.0
+        one = replace(over(incident(3), begun + 2), opened_at=begun + 1)
         office.is_active = lambda: turns[0]
-        for _ in range(8):
-            office.handover.receive_progress(clock.now(), json.dumps({posts.name: [0.0, [], []]}))
-            await clock.pass_(10.0)
-        begun = clock.now() - 50.0
+        leads_since = clock.now() - 200.0
+        office.handover.receive_progress(clock.now(), json.dumps({posts.name: [0.0, [], [], [leads_since, []]]}))
         mail.letters = [
             Notification(n, begun + n, IncidentUpdate(what, "", one)) for n, what in ((1, OPENED), (2, RESOLVED))
         ]

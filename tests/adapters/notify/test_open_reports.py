@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewscope.adapters.notify.base import ACTED, CHANGED, OPENED, RESOLVED, WITHDRAWN, IncidentUpdate, Notification
-from skewscope.adapters.notify.handover import MAX_MARKS, STALE_AFTER, Handover, notification_mark
+from skewscope.adapters.notify.handover import Handover
 from skewscope.adapters.notify.open_reports import MAX_REPORTS, OpenReport, OpenReports, parse_report, parse_reports
+from skewscope.adapters.notify.report_ledger import KEPT_FOR, MAX_SPANS, ReportLedger, parse_ledger
 from skewscope.engine.model.incident import Explanation
 from tests.adapters.notify.incidents import incident
 
@@ -84,32 +85,71 @@ def test_a_successor_reads_what_its_predecessor_wrote():
     assert second.reports_of("chat").list_others({"theirs"}) == ()
 
 
-MARK = notification_mark(news(OPENED))
+def test_an_earlier_end_is_not_the_end_of_what_a_report_stands_for_since():
+    """One controller's incident ended at 40 s; what another one has seen since 48 s was taken for the same."""
+    reports = believing(THEIRS)
+    ended = news(RESOLVED, replace(THEIRS, resolved_at=40.0, state="resolved"))
+    later = replace(OURS, opened_at=48.0)
+    assert reports.adapt(news(OPENED, later)) is None
+    successor = parse_reports(json.loads(json.dumps(reports.as_json())))
+    for one in (reports, successor):
+        assert one.adapt(ended) is None
+        assert one.adapt(news(RESOLVED, replace(later, resolved_at=50.0))).update.incident.id == "theirs"
+
+
+def told_in_turn(handover, *spans):
+    """Has a controller report incidents at one place, one after another."""
+    for begin, end in spans:
+        one = replace(THEIRS, opened_at=begin)
+        handover.record_delivery("chat", Notification(1, begin, IncidentUpdate(OPENED, "", one)))
+        over = replace(one, resolved_at=end, state="resolved")
+        handover.record_delivery("chat", Notification(2, end, IncidentUpdate(RESOLVED, "", over)))
+
+
+BEGIN = 1000.0
+HERE = Notification(7, BEGIN, IncidentUpdate(OPENED, "", replace(OURS, opened_at=BEGIN)))
 
 
 @pytest.mark.parametrize(
-    ("lines", "missed"),
+    ("spans", "ended_at", "missed"),
     [
-        ({n: ([], []) for n in (30, 40, 50, 60, 70)}, True),
-        ({30: ([], []), 50: ([MARK], []), 70: ([], [])}, False),
-        ({30: ([MARK], []), 50: ([], []), 70: ([], [])}, True),
-        ({30: ([], []), 50: ([], [THEIRS]), 70: ([], [])}, False),
-        ({30: ([], [THEIRS]), 50: ([], []), 70: ([], [])}, True),
-        ({30: ([], []), 70: ([], [])}, False),
-        ({30: ([], []), 50: (["x"] * MAX_MARKS, []), 70: ([], [])}, False),
-        ({30: ([], []), 50: ([], [])}, False),
+        ((), None, True),
+        (((BEGIN - 50, BEGIN - 1),), None, True),
+        (((BEGIN - 50, BEGIN + 1),), None, False),
+        (((BEGIN + 5, BEGIN + 6),), None, False),
+        (((BEGIN + 50, BEGIN + 60),), None, True),
+        (((BEGIN + 50, BEGIN + 60),), BEGIN + 55, False),
+        (((BEGIN - 300 + n, BEGIN - 300 + n + 0.5) for n in range(MAX_SPANS + 1)), None, True),
+        (((BEGIN - MAX_SPANS + n, BEGIN - MAX_SPANS + n + 0.5) for n in range(2 * MAX_SPANS + 9)), None, False),
     ],
-    ids=["silent", "told", "told before", "open", "open before", "a line too few", "cut marks", "not yet"],
+    ids=["silent", "over before", "told", "seen later", "another", "lasted", "many before", "more than are kept"],
 )
-def test_what_the_leader_certainly_never_reported_is_missed(lines, missed):
-    """The incident opens at 50 s; each line tells of the 20 s before it."""
-    handover = Handover(is_shared=True)
-    for now, (marks, reports) in lines.items():
-        said = [0.0, marks, [OpenReport.of(one, is_confirmed=True).as_json() for one in reports]]
-        handover.receive_progress(now, json.dumps({"chat": said}))
-    assert handover.was_missed("chat", news(OPENED), 80.0) == missed
-    assert not handover.was_missed("chat", news(OPENED), 50.0 + STALE_AFTER + 1)
-    assert not handover.was_missed("mail", news(OPENED), 80.0)
+def test_what_no_leader_reported_is_missed_even_after_restarts(spans, ended_at, missed):
+    first, second = Handover(is_shared=True), Handover(is_shared=True)
+    first.format_progress(BEGIN - 400, {"chat": BEGIN - 400})
+    told_in_turn(first, *spans)
+    # The leader dies, and its file is read a minute later, by a controller that has just started.
+    second.receive_progress(BEGIN + 460, first.format_progress(BEGIN + 400, {"chat": BEGIN + 400}))
+    assert second.was_missed("chat", HERE, ended_at, BEGIN + 460) == missed
+    assert not second.was_missed("chat", HERE, ended_at, BEGIN + KEPT_FOR + 1)
+    assert not second.was_missed("mail", HERE, ended_at, BEGIN + 460)
+
+
+def test_what_was_over_before_a_leader_began_is_not_known_to_be_missed():
+    first, second = Handover(is_shared=True), Handover(is_shared=True)
+    second.receive_progress(BEGIN + 30, first.format_progress(BEGIN + 30, {"chat": BEGIN + 30}))
+    assert not second.was_missed("chat", HERE, None, BEGIN + 40)
+
+
+@given(st.lists(st.tuples(st.floats(0, 2e9), st.floats(0, 500)), max_size=20), st.floats(0, 2e9))
+def test_a_ledger_is_read_as_it_was_written(spans, since):
+    ledger = ReportLedger(since)
+    for begin, lasted in spans:
+        ledger.record_end(replace(OpenReport.of(OURS, is_confirmed=True), opened_at=begin), begin + lasted)
+    last = max([since, *(one.ended_at for one in ledger.spans)])
+    parsed = parse_ledger(json.loads(json.dumps(ledger.as_json(last))), last)
+    assert list(parsed.spans) == [one for one in ledger.spans if one.ended_at >= last - KEPT_FOR]
+    assert parsed.since == pytest.approx(max(since, last - KEPT_FOR), abs=1e-3)
 
 
 def test_the_line_of_an_older_version_says_nothing_of_open_reports():
@@ -127,7 +167,7 @@ def test_with_too_many_open_reports_nothing_is_said_of_them():
 TEXTS = st.text(max_size=300)
 
 
-@given(st.builds(OpenReport, *[TEXTS] * 7, st.floats(0, 1e10), st.booleans()))
+@given(st.builds(OpenReport, *[TEXTS] * 7, st.floats(0, 1e10), st.floats(0, 1e10), st.booleans()))
 def test_a_report_is_read_as_it_was_written(report):
     assert parse_report(json.loads(json.dumps(report.as_json()))) == report
 
@@ -136,7 +176,8 @@ def test_a_report_is_read_as_it_was_written(report):
 def test_no_content_of_the_file_raises(data):
     parse_reports(data)
     parse_report(data)
-    Handover().receive_progress(1.0, json.dumps({"chat": [1.0, [], data]}))
+    parse_ledger(data, 1.0)
+    Handover().receive_progress(1.0, json.dumps({"chat": [1.0, [], data, data]}))
 
 
 def test_a_notification_refers_to_other_incidents_by_the_ids_that_its_receiver_knows():
