@@ -77,9 +77,9 @@ class Judged:
 
 
 def memory() -> float:
-    """Returns the memory of the process, in GiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**30
+    """Returns the memory of the process in GiB; of what it shares with others, such as libraries, its part."""
+    lines = dict(line.split(":") for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
+    return int(lines["Pss"].split()[0]) / 2**20
 
 
 def free_memory() -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F64, Index, Mask, pad_to_length
+from skewscope.engine.model.sparse_columns import SparseColumns
 
 # --- batches of samples
 
@@ -147,27 +148,36 @@ class SamplingPeriods:
     """Age at which a value is stale."""
     version: int = 0
     """Grows when a period changes."""
-    _first_intervals: F64 = field(default_factory=lambda: np.empty((WARM_UP_INTERVALS, 0)))
+    count: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    """How many intervals a period rests on, at most `WARM_UP_INTERVALS`."""
+    _first_intervals: SparseColumns = field(default_factory=lambda: SparseColumns(WARM_UP_INTERVALS))
+    """Of series with fewer."""
     _extremes: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
 
     def grow(self, size: int) -> None:
         """Make room for `size` series."""
         old = len(self.stale_after)
-        for name in ("period", "_first_intervals", "stale_after"):
+        for name in ("period", "stale_after"):
             setattr(self, name, pad_to_length(getattr(self, name), size))
+        self.count = np.concatenate((self.count, np.zeros(max(size - old, 0), np.uint8)))
+        self._first_intervals.grow(size)
         self.stale_after[old:] = max(MAX_PERIOD_S / 2, STALE_PERIODS * self.tick)
         self.version += 1
 
     def copy_from(self, into: Index | slice, other: "SamplingPeriods", at: Index | slice) -> None:
         """Copy the periods of some series from another table."""
         self.period[into], self.stale_after[into] = other.period[at], other.stale_after[at]
-        self._first_intervals[:, into] = other._first_intervals[:, at]  # noqa: SLF001 - one of its own kind
+        self.count[into] = other.count[at]
+        new, old = (np.arange(len(one.period))[places] for one, places in ((self, into), (other, at)))
+        self._first_intervals.copy_from(new, other._first_intervals, old)  # noqa: SLF001 - one of its own kind
         self.version += 1
 
     def broadcast_from(self, into: slice, other: "SamplingPeriods") -> None:
         """Give many series the period of the only series of another table."""
         self.period[into], self.stale_after[into] = other.period[0], other.stale_after[0]
-        self._first_intervals[:, into] = other._first_intervals[:, :1]  # noqa: SLF001 - one of its own kind
+        self.count[into] = other.count[0]
+        new = np.arange(len(self.period))[into]
+        self._first_intervals.copy_from(new, other._first_intervals, np.zeros_like(new))  # noqa: SLF001 - as above
         self.version += 1
 
     def p90_period(self, at: Index | slice = slice(None)) -> float:
@@ -177,14 +187,14 @@ class SamplingPeriods:
             some = np.arange(begin, end, max(1, (end - begin) // MAX_SERIES_SCANNED))
         else:
             some = at[:: max(1, len(at) // MAX_SERIES_SCANNED)]
-        known = self.period[some[~np.isnan(self._first_intervals[MIN_INTERVALS - 1, some])]]
+        known = self.period[some[self.count[some] >= MIN_INTERVALS]]
         place = len(known) * 9 // 10
         return float(np.partition(known, place)[place]) if len(known) else 0.0
 
     def common_period(self, who: Mask) -> float:
         """The period of some series, if it is the same and known for good; else NaN."""
-        period, last = self.period[who], self._first_intervals[WARM_UP_INTERVALS - 1, who]
-        same = len(period) and (period == period[0]).all() and not np.isnan(last).any()
+        period = self.period[who]
+        same = len(period) and (period == period[0]).all() and (self.count[who] == WARM_UP_INTERVALS).all()
         return float(period[0]) if same else np.nan
 
     def longest_period(self, at: slice) -> float:
@@ -206,13 +216,13 @@ class SamplingPeriods:
         """Learn one interval in seconds of each of the series `at`; NaN, zero and negative ones are ignored."""
         known = self.period[at]
         # A steady period has nothing to teach, once it has been seen for long enough.
-        new = (interval > 0) & ((interval != known) | np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, at]))
+        new = (interval > 0) & ((interval != known) | (self.count[at] < WARM_UP_INTERVALS))
         if not np.count_nonzero(new):
             return
         self.version += 1
         some: Index = np.flatnonzero(new) if isinstance(at, slice) else at[new]
         interval = interval[new]
-        young = np.isnan(self._first_intervals[WARM_UP_INTERVALS - 1, some])
+        young = self.count[some] < WARM_UP_INTERVALS
         if np.count_nonzero(young):
             self._collect(some[young], interval[young])
         old = ~young
@@ -223,10 +233,12 @@ class SamplingPeriods:
             self._set(some, known)
 
     def _collect(self, at: Index, interval: F64) -> None:
-        count = (~np.isnan(self._first_intervals[:, at])).sum(axis=0)
-        self._first_intervals[count, at] = interval
-        ordered = np.sort(self._first_intervals[:, at], axis=0)
+        count, lanes = self.count[at].astype(np.intp), self._first_intervals.lanes(at)
+        self._first_intervals.values[count, lanes] = interval
+        ordered = np.sort(self._first_intervals.values[:, lanes], axis=0)
         self._set(at, np.take_along_axis(ordered, (count // 2)[None, :], axis=0)[0])
+        self.count[at] += 1
+        self._first_intervals.release(at[self.count[at] == WARM_UP_INTERVALS])
 
     def _set(self, at: Index, period: F64) -> None:
         self.period[at] = period

@@ -7,7 +7,6 @@ from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.transfer import Places, copy_fields, copy_items
 
 TOTALS = ("sum", "start_time", "start_sum", "saturated", "_last")
-PERIODS = ("period", "stale_after", "_first_intervals")
 RENEWALS = ("_changed_at", "_interval", "_alike", "_held", "_poll")
 
 
@@ -29,8 +28,7 @@ def transfer_series(now: SeriesState, before: SeriesState, places: Places) -> No
     copy_fields(now, before, ("t", "counts"))
     # Other series are at the places that somebody may have noted.
     now.first_samples = before.first_samples + 1
-    copy_items(now.sampling, before.sampling, PERIODS, places)
-    now.sampling.version += 1
+    now.sampling.copy_from(places.now, before.sampling, places.before)
     _transfer_totals(now, before, places)
     _transfer_renewals(now, before, places)
 

@@ -10,9 +10,11 @@ A fault does not teach the past, and few slow first values do not teach its tail
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F32, F64, Index, Mask, widen
+from skewscope.engine.model.arrays import F64, Index, Mask, widen
 from skewscope.engine.model.entities import EntitySets, build_sets
+from skewscope.engine.model.sparse_columns import SparseColumns
 from skewscope.engine.symptoms.cells import JudgedCells, ShiftLimits
 from skewscope.engine.symptoms.gpu_peers import MAX_SET_SIZE
 from skewscope.engine.symptoms.repeats import TAIL, RepeatedSteps
@@ -50,21 +52,25 @@ KEPT = (
 """Arrays of a series that stay as they are when others are added."""
 
 
+NEWEST, PAST = slice(RUN), slice(RUN, None)
+"""Rows of the memory of a series."""
+
+
 @dataclass
 class LevelShifts:
     """The past of n series and the shifts that they are in."""
 
     limits: ShiftLimits
-    recent: F32 = field(init=False)
-    past: F32 = field(init=False)
+    memory: SparseColumns = field(init=False)
+    """[newest values, then those of the past; series]; a series that does not change has none."""
 
     def __post_init__(self) -> None:
+        self.memory = SparseColumns(RUN + PAST_VALUES, np.float32)
         self._allocate(0)
 
     def _allocate(self, size: int) -> None:
         self.size = size
-        self.recent = np.full((RUN, size), np.nan, np.float32)
-        self.past = np.full((PAST_VALUES, size), np.nan, np.float32)
+        self.memory.grow(size)
         self.count = np.zeros(size, np.int64)
         self.median, self.low, self.high = (np.full(size, np.nan) for _ in range(3))
         self.accepted_at = np.full(size, -np.inf)
@@ -91,10 +97,8 @@ class LevelShifts:
         """Makes room for more series; `limits` are those of all."""
         old = self.size
         kept = {name: getattr(self, name) for name in KEPT}
-        recent, past = self.recent, self.past
         self._allocate(len(limits.least))
         self.limits = limits
-        self.recent[:, :old], self.past[:, :old] = recent, past
         for name, values in kept.items():
             getattr(self, name)[:old] = values
 
@@ -108,9 +112,11 @@ class LevelShifts:
         """
         if not len(at):
             return
-        self._accept(at, time)
-        self.recent[:-1, at] = self.recent[1:, at]
-        self.recent[-1, at] = value
+        lanes = self.memory.lanes(at)
+        self._accept(at, lanes, time)
+        recent = self.memory.values[NEWEST]
+        recent[:-1, lanes] = recent[1:, lanes]
+        recent[-1, lanes] = value
         above = (value > self.high[at]) & self.limits.up[at]
         below = (value < self.low[at]) & self.limits.down[at]
         self._count_runs(at, value, time, above, below)
@@ -126,13 +132,13 @@ class LevelShifts:
 
     def level(self, series: int) -> float:
         """Returns the median of the newest values of one series."""
-        return float(np.nanmedian(self.recent[:, series]))
+        return float(np.nanmedian(self.memory.get(np.array([series]), NEWEST)))
 
     # --- past
 
-    def _accept(self, at: Index, time: F64) -> None:
+    def _accept(self, at: Index, lanes: Index, time: F64) -> None:
         """Moves the oldest recent values into the past: a run that begins is not part of it."""
-        oldest = self.recent[0, at]
+        oldest = self.memory.values[0, lanes]
         due = (self.count[at] < DENSE_PAST) | (time - self.accepted_at[at] >= PAST_SPACING_S)
         good = ~np.isnan(oldest) & (self.shift[at] == 0) & (self.run[at] == 0) & due
         some, new = at[good], oldest[good].astype(np.float64)
@@ -143,7 +149,7 @@ class LevelShifts:
         is_young = self.limits.is_work[some] & ~self.limits.down[some] & (self.count[some] < PAST_VALUES)
         lowest = np.where(is_young, -np.inf, self.low[some])
         new = np.where(np.isnan(self.high[some]), new, np.clip(new, lowest, self.high[some]))
-        self.past[self.count[some] % PAST_VALUES, some] = new
+        self.memory.values[RUN + self.count[some] % PAST_VALUES, lanes[good]] = new
         self.count[some] += 1
         self.accepted_at[some] = time[good]
         warm = some[self.count[some] >= MIN_PAST]
@@ -152,7 +158,8 @@ class LevelShifts:
     def _learn_limits(self, at: Index) -> None:
         if not len(at):
             return
-        past = np.sort(self.past[:, at], axis=0).astype(np.float64)
+        kept = self.memory.get(at, PAST)
+        past = np.sort(kept, axis=0).astype(np.float64)
         size = np.minimum(self.count[at], PAST_VALUES)
         middle = _quantile(past, size, 0.5)
         spread = DEVIATIONS * _quantile(np.sort(np.abs(past - middle), axis=0), size, 0.5)
@@ -162,12 +169,13 @@ class LevelShifts:
         higher = np.maximum(middle + np.maximum(spread, floor), middle + scale * least)
         lower = np.minimum(middle - np.maximum(spread, floor), middle - scale * least / (1.0 + least))
         tails = np.minimum(middle / TAIL, lower), np.maximum(TAIL * middle, higher)
-        self.high[at] = np.fmax(_quantile(past, size - self._count_slow_start(at, higher), QUANTILE, tails), higher)
+        usual = size - self._count_slow_start(at, kept, higher)
+        self.high[at] = np.fmax(_quantile(past, usual, QUANTILE, tails), higher)
         self.low[at] = np.fmin(_quantile(past, size, 1 - QUANTILE, tails), lower)
 
-    def _count_slow_start(self, at: Index, high: F64) -> Index:
+    def _count_slow_start(self, at: Index, past: NDArray[np.floating], high: F64) -> Index:
         """Returns [series] how many of the largest values are the first ones of a slow start, which teach no tail."""
-        slow = self.past[:MIN_PAST, at] > high
+        slow = past[:MIN_PAST] > high
         last = (slow * np.arange(1, MIN_PAST + 1)[:, None]).max(axis=0)
         count: Index = slow.sum(axis=0)
         is_start = (START_DENSITY * count >= last) & (self.count[at] >= 2 * last) & (self.count[at] <= PAST_VALUES)
@@ -206,7 +214,8 @@ class LevelShifts:
         over = (self.back[some] >= RUN) | (when - self.since[some] >= RELEARN_S)
         relearned = some[(when - self.since[some] >= RELEARN_S)]
         self.count[relearned] = 0
-        self.past[:, relearned] = np.nan
+        lanes = self.memory.lanes(relearned)
+        self.memory.values[PAST, lanes] = np.nan
         self.high[relearned] = self.low[relearned] = np.nan
         ended = some[over]
         self.shift[ended], self.since[ended], self.run[ended] = 0, np.nan, 0
@@ -233,7 +242,8 @@ class LevelShifts:
         lasted = self.start_end[over] - self.start_since[over] >= MIN_START_S
         found = over[(self.start_after[over] >= MIN_PAST) & (self.start_count[over] >= RUN) & lasted]
         self.slow_start[found] = True
-        self.past[:, found], self.past[:RUN, found] = np.nan, self.recent[:, found]
+        lanes, values = self.memory.lanes(found), self.memory.values
+        values[PAST, lanes], values[RUN : 2 * RUN, lanes] = np.nan, values[NEWEST, lanes]
         self.count[found] = RUN
         self.high[found] = self.low[found] = self.median[found] = np.nan
         self.shift[found], self.run[found], self.since[found] = 0, 0, np.nan
@@ -460,7 +470,7 @@ class PeerRatios:
             return
         # Members that stall together end it one after the other: the last of them is not the only one.
         at, numbers = self.cells.pair_cell, self.cells.pair_set
-        stalled = np.fmax.reduce(self.past.recent[:, at], axis=0) > TAIL * self.median[numbers]
+        stalled = np.fmax.reduce(self.past.memory.get(at, NEWEST), axis=0) > TAIL * self.median[numbers]
         many = FEW * np.bincount(numbers[stalled & self.compared], minlength=len(self.median)) > self.cells.set_sizes
         self._late_since[late[~many[numbers[late]]]] = t
 

@@ -11,10 +11,9 @@ from skewscope.engine.model.transfer import EntityPlaces, Places, copy_fields, c
 from skewscope.engine.symptoms.balance import RequestShares, UnevenLinks
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.detector import StateChanges, SymptomDetector
-from skewscope.engine.symptoms.levels import KEPT, PeerRatios
+from skewscope.engine.symptoms.levels import KEPT, LevelShifts, PeerRatios
 
 CELLS = ("value", "time", "change_time", "renewal", "total")
-LEVELS = (*KEPT, "recent", "past")
 PAIRS = ("_waiting", "_distinct_new", "_standing", "_standing_since", "_late_since", "ratio")
 REPEATS = ("found", "since", "value", "_was_late", "_count", "_lost", "_time")
 SETS = ("_worst_run", "_floors", "_level", "_level_since")
@@ -69,7 +68,7 @@ def transfer_detector(now: SymptomDetector, before: SymptomDetector, entities: E
     copy_items(now.cells, before.cells, CELLS, places.cells)
     copy_items(now.cells.means, before.cells.means, MEANS, places.of_part(now.cells.means, before.cells.means))
     copy_items(now, before, ("_floor", "_last", "_last_time", "_is_rounded"), places.cells)
-    copy_items(now.shifts, before.shifts, LEVELS, places.cells)
+    _transfer_levels(now.shifts, before.shifts, places.cells)
     _transfer_peers(now.peers, before.peers, places)
     for name, arrays in PARTS.items():
         new, old = getattr(now, name), getattr(before, name)
@@ -99,11 +98,16 @@ def _cell_keys(cells: JudgedCells) -> Iterable[tuple[object, ...]]:
         yield signal.id, place, selector
 
 
+def _transfer_levels(now: LevelShifts, before: LevelShifts, places: Places) -> None:
+    copy_items(now, before, KEPT, places)
+    now.memory.copy_from(places.now, before.memory, places.before)
+
+
 def _transfer_peers(now: PeerRatios, before: PeerRatios, places: _CellPlaces) -> None:
-    copy_items(now.shifts, before.shifts, LEVELS, places.pairs)
+    _transfer_levels(now.shifts, before.shifts, places.pairs)
     copy_items(now, before, PAIRS, places.pairs)
     copy_items(now.repeats, before.repeats, REPEATS, places.pairs)
-    copy_items(now.moving, before.moving, LEVELS, places.sets)
+    _transfer_levels(now.moving, before.moving, places.sets)
     copy_items(now, before, SETS, places.sets)
     now.worst[places.sets.now] = places.pairs.locate(before.worst[places.sets.before])
     # Before the first comparison there is none, and newer sets have none either.

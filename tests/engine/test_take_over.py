@@ -18,6 +18,7 @@ from skewscope.engine.engine import Engine
 from skewscope.engine.features.operators.protocol import OPERATORS, Operator
 from skewscope.engine.ingest.feed import Block, SeriesTable
 from skewscope.engine.judge.transfer import end_tick
+from skewscope.engine.model.sparse_columns import SparseColumns
 from skewscope.engine.model.topology import Node
 from skewscope.kb.loader import catalogue
 from skewscope.rules.loader import load_strict
@@ -127,7 +128,9 @@ def is_same(one, other):
 
 def parts_of(one, other):
     """Yields what two objects of a type consist of: name, and the part of each."""
-    if isinstance(one, list | tuple):
+    if isinstance(one, SparseColumns):
+        yield ("", *(columns.get(np.arange(len(columns))) for columns in (one, other)))
+    elif isinstance(one, list | tuple):
         yield from (("[]", *pair) for pair in zip(one, other, strict=False))
     elif isinstance(one, dict):
         yield from (("[]", one[key], other[key]) for key in one.keys() & other.keys())
