@@ -221,7 +221,7 @@ def test_the_picture_is_told_in_words():
         coverage_lines(compute_coverage([LATE, LOST], held, frozenset({"lag", "rate"})), {"loss": "Loss"})
     )
     assert "Of 3 conditions, rules judge 0 with all evidence and 1 with part of it." in shown
-    assert "0 more can only be causes of symptoms, 1 are visible but have no rule yet." in shown
+    assert "0 more can only be causes of symptoms, visible without a rule yet: 1." in shown
     assert "needs loss" in shown
 
 

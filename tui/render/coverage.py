@@ -38,8 +38,8 @@ def coverage_lines(found: CoverageReport, names: Mapping[str, str], first: First
     by = count_verdicts(found)
     total = len(found.conditions)
     judged = f"Of {total} conditions, rules judge {by['full']} with all evidence and {by['partial']} with part of it."
-    seen = f"{by['candidate']} more can only be causes of symptoms, {by['seen']} are visible but have no rule yet."
-    blind = f"{by['blind']} are blind because signals are missing, {by['hidden']} show in no signal."
+    seen = f"{by['candidate']} more can only be causes of symptoms, visible without a rule yet: {by['seen']}."
+    blind = f"Blind because signals are missing: {by['blind']}; shown by no signal: {by['hidden']}."
     out = [line(judged, "title"), line(f"{seen} {blind}"), ()]
     out += _unlock_lines(found, names)
     out += [line(addition_sentence(first)), ()] if first else []
