@@ -38,6 +38,7 @@ _TABLE = (
     RuleFunction("ewma", "window", (X, W), "same", "exponentially weighted mean with the time constant w"),
     RuleFunction("jitter", "window", (X, W), "same", "standard deviation over the last w"),
     RuleFunction("burst", "window", (X, W), "one", "largest sample over the mean, in the last w"),
+    RuleFunction("samples", "window", (X, W), "one", "number of samples in the last w"),
     RuleFunction(
         "change",
         "window",

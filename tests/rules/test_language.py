@@ -36,6 +36,7 @@ GOOD = [
     ("node", "highest(peer_z(gpu.temperature)) > 4 and highest(gpu.temperature) > 80*Cel"),
     ("node", "age(host.load) > 10*s and lowest(age(port.tx_bytes)) < 5*s"),
     ("port", "middle(wire.peer_rtt) > 100*us"),
+    ("port", "samples(wire.rtt, 5*s) >= 4"),
     ("port", "jitter(wire.rtt, 5*s) > mean(wire.rtt, 5*s) and burst(wire.rtt, 5*s) > 3"),
     ("port", "port.depth[p3] > 100*packets and slope(port.depth, 5*s) > 0*packets/s"),
     ("port", "quantile(wire.rtt, 0.95, 10*s) > 2 * minimum(wire.rtt, 1*minute)"),

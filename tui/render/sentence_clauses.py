@@ -472,6 +472,13 @@ class ClauseWriter:
         share = f"{AMOUNTS[one.op]} {format_number(100 * one.limit.factor)} % of the sum over all peers"
         return Clause(term.text, term.verb, share, term.notes)
 
+    def _say_sample_count(self, one: Comparison) -> Clause:
+        assert isinstance(one.core, ast.Call)
+        if not one.limit.is_quantity:
+            return self._say_plain(one)
+        count = f"{COUNTS[one.op]} {format_number(one.limit.number)} samples of {self._terms.say(one.inner).text}"
+        return Clause("there", "are", count, self._terms.notes(one.core))
+
     def _say_peer_count(self, one: Comparison) -> Clause:
         if not one.limit.is_quantity:
             return self._say_plain(one)
@@ -488,6 +495,7 @@ class ClauseWriter:
         "peer_spread": _say_peer_spread,
         "jitter": _say_jitter,
         "burst": _say_burst,
+        "samples": _say_sample_count,
         "slope": _say_slope,
         "age": _say_age,
         "share": _say_share,

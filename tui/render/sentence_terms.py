@@ -25,6 +25,7 @@ TEMPLATES: Mapping[str, str] = {
     "slope": "the growth of {0} per second",
     "jitter": "the standard deviation of {0}",
     "burst": "the peak of {0} over its mean",
+    "samples": "the number of samples of {0}",
     "change": "the change of {0}",
     "drift": "the change of {0} from its usual level",
     "baseline_z": "the distance of {0} from its usual level",
@@ -61,7 +62,7 @@ EXTREMES: Mapping[str, tuple[str, str]] = {
     "peer_lowest": ("the lowest {0} of its peers", "the fewest {0} of its peers"),
 }
 """Extremes of one value, and of a number of things."""
-WINDOWED = ("minimum", "maximum", "slope", "jitter", "burst", "change")
+WINDOWED = ("minimum", "maximum", "slope", "jitter", "burst", "samples", "change")
 NOTES: Mapping[str, str] = {
     "front": "at the front end",
     "total": "in all its {parts} together",

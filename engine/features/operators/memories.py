@@ -114,6 +114,18 @@ class WindowMaximum(WindowStatistic):
         return highest
 
 
+@register("samples")
+class WindowCount(WindowStatistic):
+    """The number of samples."""
+
+    layers = ()
+    min_samples = 1
+
+    def statistic(self, window: SampleWindow, slots: SlotOffset, count: F64, columns: ColumnIndexer) -> F64:  # noqa: ARG002
+        size = len(window.time[columns])
+        return np.broadcast_to(count, size).astype(np.float64)
+
+
 @register("slope")
 class WindowSlope(WindowStatistic):
     """The change per second, by least squares."""

@@ -154,6 +154,7 @@ WINDOWS = {
     "minimum(wire.onset_lag, 4*s)": min(LAST),
     "maximum(wire.onset_lag, 4*s)": max(LAST),
     "quantile(wire.onset_lag, 0.5, 4*s)": np.median(LAST),
+    "samples(wire.onset_lag, 4*s)": 4.0,
     "jitter(wire.onset_lag, 4*s)": np.std(LAST),
     "burst(wire.onset_lag, 4*s)": max(LAST) / np.mean(LAST),
     "slope(wire.onset_lag, 4*s)": np.polyfit(range(4), LAST, 1)[0],
