@@ -1,4 +1,4 @@
-"""Byte streams of plain and compressed files, with a limit on the decompressed size.
+"""Byte streams of plain and compressed files, text in UTF-8, with a limit on the decompressed size.
 
 The first bytes of a file determine its format; its name must agree. Errors are `InputError` with the byte offset,
 raised when the reader gets there.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 import zstandard
 
 from skewscope.adapters.formats.bounds import BYTES
+from skewscope.adapters.formats.text_encoding import convert_to_utf8
 from skewscope.kb.problems import InputError, Problem
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def _unpack(path: Path, file: io.BufferedReader, most_bytes: int | None) -> io.B
         )
     limit = BYTES.limit() if most_bytes is None else most_bytes
     hint = f"{BYTES.variable}={2 * limit} allows more." if most_bytes is None else ""
-    return io.BufferedReader(_DecompressedStream(path, file, unpackers[kind](file), limit, hint), STEP)
+    chunks = convert_to_utf8(unpackers[kind](file))
+    return io.BufferedReader(_DecompressedStream(path, file, chunks, limit, hint), STEP)
 
 
 def input_error(path: Path, offset: int | None, found: str, expected: str, hint: str = "") -> InputError:
