@@ -19,6 +19,7 @@ import numpy as np
 from skewscope.adapters.formats.bounds import SAMPLES
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
+from skewscope.adapters.inputs import nvidia_smi
 from skewscope.adapters.inputs.parquet import LongTableReader, read_batch, scan_batch
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.table_layout import EXPECTED, TIME_NAMES, TableLayout, find_layout, long_batches
@@ -43,7 +44,9 @@ def recognise(head: bytes, name: str) -> bool:
         return False
     names = _header_names(head)
     times = {each.lower() for each in names} & set(TIME_NAMES)
-    # nvidia-smi writes units in brackets.
+    # nvidia-smi writes units in brackets; without them its names say what it is.
+    if nvidia_smi.TIME in names and nvidia_smi.recognise(head, name):
+        return False
     return bool(times) and len(names) > 1 and all(COLUMN_NAME.fullmatch(each) for each in names)
 
 

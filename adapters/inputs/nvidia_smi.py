@@ -2,12 +2,13 @@
 
 Columns are found by the header, wherever it repeats, and have the names of the exporter that reads the same output, so
 that new columns need no change here. Numbers are in the unit of their cell, else in that of the header. A log without a
-header needs the label `query`: what was given to `--query-gpu`.
+header needs the label `query`: what was given to `--query-gpu`. One without `index` is of one GPU, unless two rows are
+of one poll.
 """
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import BinaryIO
@@ -63,6 +64,11 @@ ANSWERS, SOURCE = "skewscope_host_up", "nvidia-smi"
 """Metric that says whether a poll was answered, and its label `source`."""
 POLL_S = 0.5
 """Rows further apart are of two polls."""
+ONLY_GPU = "0"
+"""Index of the GPU of a log that names none."""
+MAX_DAMAGED = 0.01
+"""Share of rows with too few or too many cells that is left out with a note; with more, the file is no such log."""
+TIME = "timestamp"
 KNOWN = re.compile(r"(?:utilization|clocks|power|temperature|memory|clocks_event_reasons|ecc\.errors|pcie)\.[\w.]+")
 
 
@@ -97,6 +103,10 @@ class CsvReader:
     """Nodes of all rows: with several, no line says whose poll failed."""
     failed: list[int] = field(default_factory=list)
     """Of each line in place of rows: how many polls had given rows by then."""
+    damaged: list[tuple[int, str]] = field(default_factory=list)
+    """Line and description of each row whose cells are not those of the header."""
+    is_of_one_gpu: bool = False
+    """Whether no column names the GPU of a row."""
 
     def count_message(self, number: int, text: str) -> None:
         """Counts a line that the program wrote in place of rows: there is no sample then."""
@@ -135,14 +145,19 @@ class CsvReader:
             InputError: its time or GPU is missing.
         """
         known = {column.name: cell for column, cell in zip(self.columns, cells, strict=True)}
-        time = find_stamp(known["timestamp"], self.offset)
+        time = find_stamp(known[TIME], self.offset)
         if time is None:
             raise self.input_error(
                 number, f"the timestamp {known['timestamp']!r:.40}", "one such as 2026/11/22 10:00:00.123"
             )
         if not self.polls or time - self.polls[-1] > POLL_S:
             self.polls.append(time)
+        elif self.is_of_one_gpu:
+            hint = "Add index to the query; for one GPU, give the input the label gpu."
+            what = f"no column index or uuid, and two rows within {POLL_S:g} s"
+            raise self.input_error(number, what, "the GPU of each row", hint)
         place = {label: known.get(name, "") for name, label in IDENTITY.items()}
+        place["gpu"] = place["gpu"] or (ONLY_GPU if self.is_of_one_gpu else "")
         place["node"] = place["node"] or self.node
         self.nodes.add(place["node"])
         self.rows += 1
@@ -159,14 +174,12 @@ class CsvReader:
         """Uses the columns of a header for the rows that follow.
 
         Raises:
-            InputError: it has no time, or does not tell GPUs apart.
+            InputError: it has no time.
         """
         names = [column.name for column in columns]
-        if "timestamp" not in names:
+        if TIME not in names:
             raise self.input_error(number, "no column timestamp", "the time of each row")
-        if not {"index", "uuid", "pci.bus_id"} & set(names) and not self.labels.get("gpu"):
-            hint = "Add index to the query; for one GPU, give the input the label gpu."
-            raise self.input_error(number, "no column index or uuid", "the GPU of each row", hint)
+        self.is_of_one_gpu = not {"index", "uuid", "pci.bus_id"} & set(names) and not self.labels.get("gpu")
         if len(names) > MAX_COLUMNS or len(set(names)) < len(names):
             raise self.input_error(number, "too many columns, or two of one name", f"at most {MAX_COLUMNS} names")
         self.columns = [
@@ -196,7 +209,7 @@ def parse_header(text: str) -> list[Column]:
     if text[:1].isdecimal():
         return []
     cells = split_cells(text)
-    if len(cells) < 2 or not any(KNOWN.match(cell) or cell in ("timestamp", "index", "uuid") for cell in cells):
+    if len(cells) < 2 or not any(KNOWN.match(cell) or cell in (TIME, "index", "uuid") for cell in cells):
         return []
     matches = [COLUMN.fullmatch(cell) for cell in cells]
     if not all(matches) or any(cell.isdecimal() for cell in cells):
@@ -225,31 +238,45 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     reader.node, unnamed = find_node(labels, name)
     if query := labels.get("query"):
         reader.take_header(0, [Column(ALIASES.get(cell, cell)) for cell in split_cells(query)])
-    broken: tuple[int, str] | None = None
+    last = 0
     for number, text in read_lines(file, name):
-        if not text:
-            continue
-        if broken:
-            raise reader.input_error(broken[0], broken[1], f"{len(reader.columns)} cells, as in the header")
-        broken = _read_line(reader, number, text)
+        if text:
+            _read_line(reader, number, text)
+            last = number
+    cut = reader.damaged.pop() if reader.damaged and reader.damaged[-1][0] == last else None
     if not reader.rows:
-        found = broken[1] if broken else "no row"
-        raise reader.input_error(broken[0] if broken else 0, found, "rows of nvidia-smi in CSV")
+        line, found = cut or (0, "no row")
+        raise reader.input_error(line, found, "rows of nvidia-smi in CSV")
+    if len(reader.damaged) > MAX_DAMAGED * reader.rows:
+        line, found = reader.damaged[0]
+        raise reader.input_error(line, found, f"{len(reader.columns)} cells, as in the header")
     reader.add_answers()
-    cut = f"ends inside a row (line {broken[0]}), which is left out" if broken else ""
     has_host = any(column.name == "hostname" for column in reader.columns)
-    reader.collector.note = join_notes(cut, reader.message_note(), "" if has_host else unnamed)
+    reader.collector.note = join_notes(
+        f"ends inside a row (line {cut[0]}), which is left out" if cut else "",
+        _damage_note(reader.damaged),
+        reader.message_note(),
+        f"no column index: taken for GPU {ONLY_GPU}" if reader.is_of_one_gpu else "",
+        "" if has_host else unnamed,
+    )
     return reader.collector.series()
 
 
-def _read_line(reader: CsvReader, number: int, text: str) -> tuple[int, str] | None:
-    """Reads a header, a row or a message; returns line and description of a cut row, which only the last may be."""
+def _damage_note(damaged: Sequence[tuple[int, str]]) -> str:
+    if not damaged:
+        return ""
+    rows = "a damaged row is" if len(damaged) == 1 else f"{len(damaged)} damaged rows are"
+    return f"{rows} left out, first line {damaged[0][0]} with {damaged[0][1]}"
+
+
+def _read_line(reader: CsvReader, number: int, text: str) -> None:
+    """Reads a header, a row or a message."""
     if MESSAGE.match(text):
         reader.count_message(number, text)
-        return None
+        return
     if columns := parse_header(text):
         reader.take_header(number, columns)
-        return None
+        return
     cells = split_cells(text)
     if not reader.columns:
         if ROW.match(text):
@@ -257,9 +284,9 @@ def _read_line(reader: CsvReader, number: int, text: str) -> tuple[int, str] | N
             raise reader.input_error(number, "a row before any header", "the names of the columns", hint)
         raise reader.input_error(number, f"{text!r:.60}", "a header such as `timestamp, index, power.draw [W]`")
     if len(cells) != len(reader.columns):
-        return number, f"{len(cells)} cells"
+        reader.damaged.append((number, f"{len(cells)} cells"))
+        return
     reader.read_row(number, cells)
-    return None
 
 
 def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from skewscope.adapters.inputs import dcgmi_dmon, nvidia_smi, nvidia_smi_dmon
+from skewscope.adapters.inputs.recognition import find_kind
 from skewscope.adapters.inputs.recording import load, open_recording
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.kb.loader import catalogue
@@ -127,7 +128,10 @@ def test_a_column_stands_for_one_that_was_not_asked_for():
     [
         ("2026/11/22 10:00:00.000, 0, 1410 MHz\n", r"n0\.csv:1: .*before any header.*without noheader"),
         ("index, clocks.sm [MHz]\n0, 1410 MHz\n", r"n0\.csv:1: .*no column timestamp"),
-        ("timestamp, clocks.sm [MHz]\n2026/11/22 10:00:00.000, 1410 MHz\n", r"n0\.csv:1: .*no column index or uuid"),
+        (
+            "timestamp, clocks.sm [MHz]\n2026/11/22 10:00:00.000, 1410 MHz\n2026/11/22 10:00:00.003, 1980 MHz\n",
+            r"n0\.csv:3: .*no column index or uuid, and two rows within",
+        ),
         ("timestamp, index, clocks.sm\nyesterday, 0, 1410\n", r"n0\.csv:2: .*'yesterday'"),
         (
             "timestamp, index, clocks.sm\n2026/11/22 10:00:00.000, 0\n2026/11/22 10:00:01.000, 0, 5\n",
@@ -144,6 +148,36 @@ def test_damage_is_told_with_its_line(text, message):
 def test_a_last_row_that_is_cut_is_left_out_with_a_warning():
     series = read(nvidia_smi, NVIDIA_SMI + "2026/11/22 10:00:02.125, 0, 19", node="n0")
     assert series[0].note == "ends inside a row (line 6), which is left out"
+
+
+def test_a_log_that_names_no_gpu_is_of_one():
+    rows = "".join(f"2026/11/22 10:00:0{n}.000, 1410 MHz\n" for n in range(3))
+    (one,) = read(nvidia_smi, f"timestamp, clocks.sm [MHz]\n{rows}")
+    assert (dict(one.labels)["gpu"], len(one.times)) == ("0", 3)
+    assert "no column index: taken for GPU 0" in one.note
+
+
+def test_few_damaged_rows_are_left_out_with_a_warning():
+    row = "2026/11/22 10:{:02}:{:02}.000, 0, 1410\n"
+    rows = [row.format(*divmod(n, 60)) for n in range(400)]
+    rows[200:200] = ["... (truncated) ...\n", "2026/11/22 10:0\n"]
+    (one,) = read(nvidia_smi, "timestamp, index, clocks.sm\n" + "".join(rows))
+    assert len(one.times) == 400
+    assert "2 damaged rows are left out, first line 202 with 1 cells" in one.note
+    with pytest.raises(InputError, match=r"n0\.csv:52: .*1 cells"):
+        read(nvidia_smi, "timestamp, index, clocks.sm\n" + "".join(rows[150:250]))
+
+
+def test_times_of_iso_8601_and_a_header_without_units_are_those_of_nvidia_smi(tmp_path):
+    path = tmp_path / "gpu.csv"
+    path.write_text(
+        "timestamp,index,memory.used,power.draw,temperature.gpu\n"
+        + "".join(f"2025-09-08T17:26:{n}+08:00,0,1024,70.5,40\n" for n in range(50, 59))
+    )
+    assert find_kind(path) == "nvidia-smi"
+    found = read(nvidia_smi, path.read_text())
+    assert {one.metric for one in found} >= {"nvidia_smi_memory_used_bytes", "nvidia_smi_power_draw_watts"}
+    assert found[0].times[0] == 1757323610.0
 
 
 def test_a_real_log_has_the_values_that_the_exporter_reads_from_it(shared):
