@@ -8,7 +8,7 @@ import numpy as np
 
 from skewscope.adapters.formats.bounds import CAPTURE_PACKETS, CAPTURE_SECONDS
 from skewscope.adapters.formats.packet_headers import address_key, read_packets
-from skewscope.engine.ingest.feed import Block, SeriesTable, merge_blocks
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, merge_blocks
 from skewscope.engine.model.topology import Group, Port, Topology
 from skewscope.engine.wire.chunk import PortSamples
 from skewscope.engine.wire.packets import Packets
@@ -19,6 +19,9 @@ from skewscope.kb.problems import InputError
 TICKS_PER_STRETCH = 5
 """Ticks per reduction: enough packets for long arrays, few enough for the cache."""
 CAPTURE_HINT = "Cut it: editcap -A BEGIN -B END IN OUT."
+LOSS_SIGNAL = "wire.rtt_before_loss"
+"""Has samples only where packets were lost. Every port's series of it is known from the beginning, so that the series
+of a capture seldom become more after its first seconds."""
 MAX_SILENCE = 60.0
 """Seconds without a packet after which the reducer restarts and the gap is skipped."""
 
@@ -54,9 +57,27 @@ def reduce_capture(path: Path, view: PortView, table: SeriesTable) -> tuple[Bloc
     Raises:
         InputError: the file is not a capture, or damaged.
     """
+    warnings: list[str] = []
+    return merge_blocks(block for _, block in reduce_stretches(path, view, table, warnings)), warnings
+
+
+def reduce_stretches(
+    path: Path, view: PortView, table: SeriesTable, warnings: list[str]
+) -> Iterator[tuple[float, Block]]:
+    """Yields (end in seconds since 1970, samples up to it) of each stretch of a capture file, in order of time.
+
+    Series get numbers of `table`; what is to be said of the file is added to `warnings` after the last stretch.
+
+    Raises:
+        InputError: the file is not a capture, or damaged.
+    """
     reader = read_packets(path)
-    reduced = list(_reduce_stretches(reader, view, str(path)))
-    warnings = []
+    is_empty = True
+    for samples in _reduce_stretches(reader, view, str(path)):
+        is_empty = False
+        if samples.keys:
+            table.number(SeriesKey(LOSS_SIGNAL, "port", view.port))
+        yield samples.first + TICKS_PER_STRETCH * samples.step, _build_block(samples, table)
     if reader.truncated_records:
         warnings.append(f"{path.name} ends inside a packet: the capture was cut short")
     if reader.short_frames:
@@ -64,9 +85,8 @@ def reduce_capture(path: Path, view: PortView, table: SeriesTable) -> tuple[Bloc
     if reader.roce_v1_frames:
         count = reader.roce_v1_frames
         warnings.append(f"{path.name}: {count} packets are RoCEv1 (EtherType 0x8915), which is not decoded")
-    if not reduced:
+    if is_empty:
         warnings.append(f"{path.name} holds no packet from or to {view.port}")
-    return merge_blocks(_build_block(samples, table) for samples in reduced), warnings
 
 
 def _build_block(samples: PortSamples, table: SeriesTable) -> Block:

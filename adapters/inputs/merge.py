@@ -5,7 +5,7 @@ all inputs are merged stretch by stretch.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +27,8 @@ from skewscope.engine.model.arrays import F64, I32, Index, Mask
 from skewscope.kb.model import Catalogue
 
 Subject = tuple[str, str, str]
+BestRanks = Mapping[Subject, int]
+"""The lowest rank that any series of a signal on an entity has: only series of that one count."""
 
 MAX_SAMPLES_IN_MEMORY = 1 << 25
 """Samples of 20 bytes that are kept in memory; further inputs are moved to temporary files."""
@@ -141,6 +143,17 @@ def merge_inputs(
 ) -> tuple[MergedSamples, SeriesTable, list[UnmappedMetric]]:
     """Returns all samples, the sorted table of their series, and the duplicates that were dropped."""
     given = _ranks_given(pieces)
+    table, best = _merge_series(pieces, given)
+    timed = tuple(renumber_series(piece, best, table) for piece in pieces)
+    return MergedSamples(timed, scratch), table, _duplicates(given)
+
+
+def merge_series(pieces: Sequence[InputSamples]) -> tuple[SeriesTable, BestRanks]:
+    """Returns the sorted table of the series of all inputs, and the ranks of those that count."""
+    return _merge_series(pieces, _ranks_given(pieces))
+
+
+def _merge_series(pieces: Iterable[InputSamples], given: Mapping[Subject, set[int]]) -> tuple[SeriesTable, BestRanks]:
     best = {subject: min(ranks) for subject, ranks in given.items()}
     kept = {
         key
@@ -151,8 +164,7 @@ def merge_inputs(
     table = SeriesTable()
     for key in sorted(kept):
         table.number(key)
-    timed = tuple(_renumber(piece, best, table) for piece in pieces)
-    return MergedSamples(timed, scratch), table, _duplicates(given)
+    return table, best
 
 
 def _ranks_given(pieces: Iterable[InputSamples]) -> dict[Subject, set[int]]:
@@ -171,7 +183,7 @@ def continue_merge(first: InputSamples, table: SeriesTable, piece: InputSamples)
     if not set(zip(piece.keys, piece.ranks, strict=True)) <= set(zip(first.keys, first.ranks, strict=True)):
         return None
     best = {subject: min(ranks) for subject, ranks in _ranks_given([first]).items()}
-    return MergedSamples((_renumber(piece, best, table),))
+    return MergedSamples((renumber_series(piece, best, table),))
 
 
 def drop_rival_engines(
@@ -236,12 +248,30 @@ def move_to_files(samples: InputSamples, folder: Path, name: str) -> InputSample
     return replace(samples, block=Block(*(np.load(file, mmap_mode="r") for file in files)))
 
 
+@dataclass
+class SampleSpill:
+    """Moves samples to temporary files once there are too many to hold in memory."""
+
+    scratch: TemporaryDirectory[str] | None = None
+    held: int = 0
+    """Samples in memory."""
+
+    def keep(self, samples: InputSamples, name: str) -> InputSamples:
+        """Returns the samples of an input, in memory or in files."""
+        self.held += len(samples.block)
+        if self.held <= MAX_SAMPLES_IN_MEMORY:
+            return samples
+        self.held -= len(samples.block)
+        self.scratch = self.scratch or TemporaryDirectory(prefix="skewscope-")
+        return move_to_files(samples, Path(self.scratch.name), name)
+
+
 def _subject_of(key: SeriesKey) -> Subject:
     return key.signal, key.kind, key.entity
 
 
-def _renumber(piece: InputSamples, best: dict[Subject, int], table: SeriesTable) -> TimedSamples:
-    """Returns the samples of an input that count, with the numbers of its series in the merged table."""
+def renumber_series(piece: InputSamples, best: BestRanks, table: SeriesTable) -> TimedSamples:
+    """Returns the samples of an input that count, in order of time, with the numbers of its series in `table`."""
     numbers = np.array(
         [
             table.number(key) if rank == best[_subject_of(key)] else -1

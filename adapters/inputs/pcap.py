@@ -1,9 +1,11 @@
 """Inputs of kind `pcap`: the packets of one port."""
 
-from skewscope.adapters.inputs.capture import build_port_view, reduce_capture
+from collections.abc import Iterator
+
+from skewscope.adapters.inputs.capture import build_port_view, reduce_stretches
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
+from skewscope.engine.ingest.feed import Block, merge_blocks
 
 NEEDS = ("node", "port")
 """Labels that identify the port of the packets."""
@@ -22,10 +24,16 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, _: Metri
     Raises:
         InputError: the file is not a capture, or damaged.
     """
+    return merge_blocks(block for _, block in read_parts(source, recording, registry))
+
+
+def read_parts(source: Input, recording: Recording, registry: SeriesRegistry) -> Iterator[tuple[float, Block]]:
+    """Yields (end in seconds since 1970, samples after the end before it) of stretches, in order of time.
+
+    Raises:
+        InputError: the file is not a capture, or damaged.
+    """
     labels = dict(source.labels)
     port = recording.topology.port[f"{labels['node']}/{labels['port']}"]
-    block, warnings = reduce_capture(
-        recording.resolve_path(source.path), build_port_view(recording.topology, port), registry
-    )
-    registry.warnings += warnings
-    return block
+    path, view = recording.resolve_path(source.path), build_port_view(recording.topology, port)
+    yield from reduce_stretches(path, view, registry, registry.warnings)

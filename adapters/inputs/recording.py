@@ -2,11 +2,11 @@
 
 The reader of inputs of kind `some-kind` is the function `read` of the module `some_kind` in this folder. The module may
 define `NEEDS` (required labels), `FOLDER` (whether the path is a folder), `OTHERS_LEFT_OUT` (whether that folder may
-hold folders), `READS_IN_PARALLEL` (whether it reads the files of one input in processes of its own) and
-`WRITTEN_COUNTS` (whether their times do). `LABEL` is what messages call the kind, `EXPORTER` the exporter that delivers
-such signals live, `SET_KIND` the kind of a folder with several files of it; `recognise` tells it by a file's first
-bytes and name, and `scan` or `read_series` lists its series for the inference of a topology. `file_origin`,
-`log_years` and `log_recognition` say which else they look for.
+hold folders), `READS_IN_PARALLEL` (whether it reads the files of one input in processes of its own),
+`WRITTEN_COUNTS` (whether their times do) and `read_parts` (which yields the samples in order of time). `LABEL` is what
+messages call the kind, `EXPORTER` the exporter that delivers such signals live, `SET_KIND` the kind of a folder
+with several files of it; `recognise` tells it by a file's first bytes and name, and `scan` or `read_series` lists its
+series for the inference of a topology. `file_origin`, `log_years` and `log_recognition` say which else they look for.
 """
 
 import datetime as dt
@@ -31,12 +31,11 @@ from skewscope.adapters.inputs.bounded_registry import SERIES_HINT, BoundedRegis
 from skewscope.adapters.inputs.byte_progress import ByteProgress, Progress, SharedCounter, count_bytes
 from skewscope.adapters.inputs.input_warnings import group_warnings, unread_text
 from skewscope.adapters.inputs.merge import (
-    MAX_SAMPLES_IN_MEMORY,
     InputSamples,
     MergedSamples,
+    SampleSpill,
     drop_rival_engines,
     merge_inputs,
-    move_to_files,
 )
 from skewscope.adapters.mapping.engines import EngineLedger
 from skewscope.adapters.mapping.name_mapping import NameMapping, read_mapping
@@ -412,11 +411,23 @@ def load(
     recording = replace(recording, workers=(os.cpu_count() or 1) if workers is None else workers)
     inputs = order_inputs(recording)
     names = MetricResolver(known, recording.topology, recording.mapping)
-    spill = _SampleSpill()
+    spill = SampleSpill()
     results = _read_all(recording, names, inputs, progress or (lambda _, __: None), workers, spill)
+    return combine_results(recording, known, results, spill.scratch)
+
+
+def combine_results(
+    recording: Recording, known: Catalogue, results: list[InputResult], scratch: TemporaryDirectory[str] | None = None
+) -> RecordingData:
+    """Returns all samples of a recording from the result of each input, in their order (`order_inputs`).
+
+    Raises:
+        InputError: all problems of the inputs.
+    """
+    inputs = order_inputs(recording)
     unread = _check_results(recording, inputs, results)
     kept, claimed = drop_rival_engines([each.samples for each in results], EngineLedger(recording.topology), known)
-    samples, table, doubles = merge_inputs(kept, spill.scratch)
+    samples, table, doubles = merge_inputs(kept, scratch)
     counts: Counter[tuple[str, str]] = sum((each.unmapped for each in results), Counter())
     times = samples.span()
     told = [(s.path, recording.name_input(s), each.warnings) for s, each in zip(inputs, results, strict=True)]
@@ -462,31 +473,13 @@ def hash_inputs(recording: Recording, inputs: list[Input], results: list[InputRe
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 
-@dataclass
-class _SampleSpill:
-    """Moves samples to temporary files once there are too many to hold in memory."""
-
-    scratch: TemporaryDirectory[str] | None = None
-    held: int = 0
-    """Samples in memory."""
-
-    def keep(self, result: InputResult, name: str) -> InputResult:
-        """Returns the result with its samples in memory, or in files."""
-        self.held += len(result.samples.block)
-        if self.held <= MAX_SAMPLES_IN_MEMORY:
-            return result
-        self.held -= len(result.samples.block)
-        self.scratch = self.scratch or TemporaryDirectory(prefix="skewscope-")
-        return replace(result, samples=move_to_files(result.samples, Path(self.scratch.name), name))
-
-
 def _read_all(
     recording: Recording,
     names: MetricResolver,
     inputs: list[Input],
     progress: Progress,
     workers: int | None,
-    spill: _SampleSpill,
+    spill: SampleSpill,
 ) -> list[InputResult]:
     """Returns the result of each input, in their order."""
     sizes = [input_size(recording, source) for source in inputs]
@@ -497,7 +490,7 @@ def _read_all(
     for index, result in _read_inputs(partial(read_input, recording, names), inputs, sizes, workers, told):
         known += len(result.samples.keys)
         KNOWN_SERIES.check(str(recording.path), known, SERIES_HINT)
-        found[index] = spill.keep(result, str(index))
+        found[index] = replace(result, samples=spill.keep(result.samples, str(index)))
         told.finish(inputs[index].path, sizes[index])
     return [found[index] for index in range(len(inputs))]
 
@@ -535,9 +528,13 @@ def _read_inputs(
         ):
             yield order[place], result
     except ProcessEndedError:
-        hint = "Was there enough memory? Fewer workers need less."
-        fault = Problem(inputs[0].path, 0, "", "the reader process died", "samples", hint)
-        raise InputError([fault]) from None
+        raise lost_reader_error(inputs) from None
+
+
+def lost_reader_error(inputs: Sequence[Input]) -> InputError:
+    """Returns the error of a reader process that ended on its own."""
+    hint = "Was there enough memory? Fewer workers need less."
+    return InputError([Problem(inputs[0].path, 0, "", "the reader process died", "samples", hint)])
 
 
 def check_total_size(recording: Recording, sizes: Sequence[int]) -> None:
@@ -552,7 +549,7 @@ def read_input(recording: Recording, names: MetricResolver, source: Input) -> In
         reader = find_reader(source.kind)
         assert reader is not None  # checked when the recording was opened
         block = reader.read(source, recording, registry, names)
-        digest = _input_digest(recording, source)
+        digest = hash_input(recording, source)
     except InputError as error:
         return InputResult(InputSamples(), "", problems=error.problems)
     samples = InputSamples(tuple(registry.keys), tuple(registry.ranks), block)
@@ -574,8 +571,12 @@ def input_size(recording: Recording, source: Input) -> int:
         return 0
 
 
-def _input_digest(recording: Recording, source: Input) -> str:
-    """Returns a hash of an input's bytes; those of pages include the names, which are their times."""
+def hash_input(recording: Recording, source: Input) -> str:
+    """Returns a hash of an input's bytes; those of pages include the names, which are their times.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
     pages = getattr(find_reader(source.kind), "FOLDER", False)
     try:
         files = [

@@ -23,6 +23,7 @@ from skewscope.adapters.inputs.recording import (
     find_reader,
     hash_inputs,
     input_size,
+    lost_reader_error,
     order_inputs,
     read_input,
 )
@@ -32,7 +33,6 @@ from skewscope.adapters.runtime.processes import ProcessEndedError, map_parallel
 from skewscope.engine.engine import TICK_S
 from skewscope.engine.ingest.feed import SeriesTable
 from skewscope.kb.model import Catalogue
-from skewscope.kb.problems import InputError, Problem
 
 
 class NotSuccessiveError(Exception):
@@ -134,6 +134,4 @@ def _read_in_order(
                 yield waiting.pop(following)
                 following += 1
     except ProcessEndedError:
-        hint = "Was there enough memory? Fewer workers need less."
-        fault = Problem(sources[0].path, 0, "", "the reader process died", "samples", hint)
-        raise InputError([fault]) from None
+        raise lost_reader_error(sources) from None

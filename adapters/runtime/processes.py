@@ -4,8 +4,11 @@
 Ctrl-C, and it waits for ever on a result that a process wrote only half of.
 """
 
+import os
 import signal
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, resource_tracker
@@ -60,6 +63,77 @@ class WorkerProcess:
         self._process.terminate()
         _stop_process(self._process)
         self._end.close()
+
+
+class ItemStream:
+    """The items that a copy of this process produces, in their order, while this one works; see `can_copy_process`.
+
+    A copy starts at once, with all that is imported and read. It waits while its items are not received for long, and
+    ends with this process, however this one ends.
+    """
+
+    def __init__(self, produce: Callable[[], Iterable[object]]) -> None:
+        """Starts the copy, which calls `produce`; only its items are pickled."""
+        context = get_context("fork")
+        with _defer_interrupts(is_copy=True), warnings.catch_warnings():
+            # Python 3.12 and later warn of threads, also of those of numpy's libraries, which allow for copies.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.connection, theirs = context.Pipe()
+            args = self.connection, theirs, produce
+            self._process = context.Process(target=_send_items, args=args, daemon=True)
+            self._process.start()
+            theirs.close()
+
+    def is_ready(self) -> bool:
+        """Returns whether `receive` would return at once."""
+        return self.connection.poll()
+
+    def receive(self) -> Any | None:
+        """Waits for the next item and returns it; None after the last one.
+
+        Raises:
+            ProcessEndedError: the process ended on its own.
+            Exception: any exception of `produce`.
+        """
+        return _receive_result(self.connection)
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.terminate()
+        _stop_process(self._process)
+        self.connection.close()
+
+
+def can_copy_process() -> bool:
+    """Returns whether this process may be copied while it runs: on Linux, from its main thread, with no other one."""
+    is_alone = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
+    return sys.platform == "linux" and is_alone
+
+
+def count_cores() -> int:
+    """Returns the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def wait_for_items(streams: Sequence[ItemStream], seconds: float | None) -> None:
+    """Waits until `receive` of any stream would return at once, or for so many seconds."""
+    wait([stream.connection for stream in streams], seconds)
+
+
+def _send_items(parent: Connection, end: Connection, produce: Callable[[], Iterable[object]]) -> None:
+    """Sends all items; then None."""
+    # While this process held it open as well, it would not see that the parent is gone.
+    parent.close()
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    with suppress(EOFError, OSError):  # the parent has ended
+        try:
+            for item in produce():
+                end.send((item, None))
+        except Exception as error:  # noqa: BLE001 - the parent raises it
+            end.send((None, error))
+        else:
+            end.send((None, None))
 
 
 def map_parallel(
@@ -158,12 +232,16 @@ def _stop_process(process: BaseProcess) -> None:
 
 
 @contextmanager
-def _defer_interrupts() -> Iterator[None]:
-    """Defers Ctrl-C to the end of the block; processes started in it ignore it, so that they print no traceback."""
+def _defer_interrupts(*, is_copy: bool = False) -> Iterator[None]:
+    """Defers Ctrl-C to the end of the block; processes started in it ignore it, so that they print no traceback.
+
+    `is_copy`: whether they are copies of this process.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    resource_tracker.ensure_running()  # it would reset the signal mask
+    if not is_copy:
+        resource_tracker.ensure_running()  # it would reset the signal mask
     pending: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _frame: pending.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

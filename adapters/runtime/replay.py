@@ -2,7 +2,7 @@
 
 import gc
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,10 +10,20 @@ from pathlib import Path
 import numpy as np
 
 from skewscope.adapters.formats.bounds import WORK_SECONDS
-from skewscope.adapters.inputs.recording import Recording, RecordingData, load, open_recording
-from skewscope.adapters.mapping.names import UnmappedMetric
+from skewscope.adapters.inputs.concurrent import ConcurrentInputs, NotConcurrentError, choose_readers
+from skewscope.adapters.inputs.merge import drop_rival_engines
+from skewscope.adapters.inputs.recording import Recording, RecordingData, combine_results, load, open_recording
+from skewscope.adapters.mapping.engines import EngineLedger
+from skewscope.adapters.mapping.names import MetricResolver, UnmappedMetric
 from skewscope.adapters.runtime.pace import choose_tick
 from skewscope.adapters.runtime.playback import TickPlayer
+from skewscope.adapters.runtime.read_ahead import (
+    FIRST_DEPTH,
+    ReadAheadSamples,
+    SeriesAddedError,
+    wait_for_depth,
+    wait_for_stretch,
+)
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span, build_runtime
 from skewscope.adapters.view.builder import ViewBuilder, ViewHistory
 from skewscope.engine.engine import TICK_S
@@ -100,11 +110,18 @@ def replay(
     """
     report = progress or (lambda _, __: None)
     recording = path if isinstance(path, Recording) else open_recording(path)
+    every_tick = keep_snapshots or history is not None
+    if through is None and not every_tick and recording.tick == TICK_S and (n := choose_readers(recording, workers)):
+        try:
+            with ConcurrentInputs(recording, n) as inputs:
+                return _replay_while_reading(inputs, recording, report, most_seconds)
+        except NotConcurrentError:
+            pass
     known = catalogue()
     loaded = load(recording, known, lambda what, share: report(f"read {what}", share * READ_SHARE), workers)
     tick = recording.tick or choose_tick(loaded.samples.tick_numbers(TICK_S), loaded.table)
     recording = replace(recording, tick=tick)
-    _check_work(loaded, recording, most_seconds, every_tick=keep_snapshots or history is not None)
+    _check_work(loaded, recording, most_seconds, every_tick=every_tick)
     with build_runtime(recording.topology, known, loaded.table, tick=tick) as runtime:
         runtime.engine.expect_ends(loaded.samples.list_ends(loaded.table))
         keep = through(recording.topology) if through else _keep_all
@@ -113,18 +130,90 @@ def replay(
         if history is not None:
             sinks.append(_view_recorder(history, runtime, recording))
         last = _play(loaded, recording, runtime, keep, sinks, report)
-        signals = tuple(sorted(runtime.coverage.signals()))
+        return _build_result(loaded, recording, runtime, kept or [last])
+
+
+def _build_result(
+    loaded: RecordingData, recording: Recording, runtime: Runtime, snapshots: Sequence[Snapshot]
+) -> ReplayResult:
+    """Returns the result of a replay after its last tick."""
     return ReplayResult(
-        last.incidents,
-        tuple(kept or [last]),
+        snapshots[-1].incidents,
+        tuple(snapshots),
         recording.topology,
         loaded.warnings,
         _count_by_reason(loaded.unmapped),
         max(0.0, loaded.end - loaded.start),
         len(loaded.samples),
-        signals,
-        tick,
+        tuple(sorted(runtime.coverage.signals())),
+        recording.tick or TICK_S,
     )
+
+
+def _replay_while_reading(
+    inputs: ConcurrentInputs, recording: Recording, report: Progress, most_seconds: float
+) -> ReplayResult:
+    """Replays a recording whose inputs other processes read; the result is that of reading them before.
+
+    Raises:
+        NotConcurrentError: they must be read before.
+        InputError: a process ended; or all problems of the catalogue or the rules.
+    """
+    known = catalogue()
+    names = MetricResolver(known, recording.topology, recording.mapping)
+    inputs.read_rest(names, lambda what, share: report(f"read {what}", share * READ_SHARE))
+    read = [result.samples for result in inputs.rest.values()]
+    rest = drop_rival_engines(read, EngineLedger(recording.topology), known)[0]
+    depth: float = FIRST_DEPTH
+    while True:
+        table = SeriesTable()
+        with build_runtime(recording.topology, known, table) as runtime:
+            wait_for_depth(inputs, depth)
+            samples = ReadAheadSamples(inputs, rest, table)
+            runtime.engine.expect_ends(samples.list_ends())
+            try:
+                end = _play_while_reading(samples, inputs, recording, runtime, report, most_seconds)
+            except SeriesAddedError:
+                # Twice as much as was known before: however often series come, little is judged in vain.
+                depth = max(2 * depth, inputs.depth)
+                continue
+            loaded = combine_results(recording, known, inputs.list_results())
+            if table.keys[: len(loaded.table.keys)] != loaded.table.keys:
+                raise NotConcurrentError  # what one input tells of engines excludes series of another one
+            _check_work(loaded, recording, most_seconds, every_tick=False)
+            span = Span(loaded.start, loaded.end, loaded.input_hash)
+            last = runtime.snapshot(loaded.end if end is None else end, span)
+            report("done", 1.0)
+            return _build_result(loaded, recording, runtime, [last])
+
+
+def _play_while_reading(
+    samples: ReadAheadSamples,
+    inputs: ConcurrentInputs,
+    recording: Recording,
+    runtime: Runtime,
+    report: Progress,
+    most_seconds: float,
+) -> float | None:
+    """Plays all ticks as their samples come; returns the end of the last one in seconds, None without any."""
+    player = TickPlayer(runtime.engine, samples.table)
+    start = -math.inf if recording.start is None else recording.start
+    until, last, ticks, sampled = -math.inf, None, 0, 0
+    while until < math.inf:
+        before, until = until, wait_for_stretch(inputs, until)
+        part = samples.take_samples(before, until)
+        ends = list(tick_ends(RecordingData(part, samples.table, 0.0, 0.0, ""), recording, last))
+        ticks, sampled = ticks + len(ends), sampled + len(part.tick_numbers(TICK_S))
+        if ticks > MAX_TICKS or _work_seconds(sampled, samples.table) > most_seconds:
+            raise NotConcurrentError  # `replay` tells how much it is
+        for t, block in zip(ends, part.cut(ends, start), strict=True):
+            if not player.leave_out(t, block):
+                player.step(t, block)
+            inputs.receive(0.0)
+            samples.check_series()
+        last = ends[-1] if ends else last
+        report("diagnosing", READ_SHARE + (1 - READ_SHARE) * inputs.share_read)
+    return last
 
 
 def _check_work(loaded: RecordingData, recording: Recording, most_seconds: float, *, every_tick: bool) -> None:
@@ -140,13 +229,18 @@ def _check_work(loaded: RecordingData, recording: Recording, most_seconds: float
         return
     sampled = loaded.samples.tick_numbers(recording.tick or TICK_S)
     ticks = sum(1 for _ in tick_ends(loaded, recording)) if every_tick else len(sampled)
-    series, signals = len(loaded.table.keys), len({key.signal for key in loaded.table.keys})
-    seconds = ticks * (TICK_COST_S + signals * SIGNAL_COST_S + series * SERIES_COST_S)
+    seconds, series = _work_seconds(ticks, loaded.table), len(loaded.table.keys)
     if seconds > most_seconds:
         found = f"about {seconds:.0f} s of work ({ticks} ticks of {series} series)"
         raised = f"{WORK_SECONDS.variable}={2 * math.ceil(seconds)} allows more."
         hint = f"Give a shorter span, with start and end or --from and --to. {raised}"
         raise InputError([Problem(str(recording.path), 0, "", found, f"at most {most_seconds:g} s", hint)])
+
+
+def _work_seconds(ticks: int, table: SeriesTable) -> float:
+    """Returns the seconds of work that so many ticks of some series take, on a fast machine."""
+    signals = len({key.signal for key in table.keys})
+    return ticks * (TICK_COST_S + signals * SIGNAL_COST_S + len(table.keys) * SERIES_COST_S)
 
 
 def _count_by_reason(unmapped: tuple[UnmappedMetric, ...]) -> dict[str, int]:

@@ -66,7 +66,7 @@ def test_ticks_are_parts_of_one_sort_however_short_the_stretches(seed, monkeypat
 def test_a_replay_from_files_gives_the_same_incidents(monkeypatch):
     path = recording.demo_path()
     before = [incident.as_line() for incident in replay(path).incidents]
-    monkeypatch.setattr(recording, "MAX_SAMPLES_IN_MEMORY", 1)
+    monkeypatch.setattr(merge, "MAX_SAMPLES_IN_MEMORY", 1)
     monkeypatch.setattr(merge, "STRETCH_SAMPLES", 1000)
     loaded = recording.load(recording.open_recording(path), catalogue())
     folder = Path(loaded.samples.scratch.name)

@@ -1,0 +1,113 @@
+"""The ticks of a recording whose inputs are still read: each as soon as all of its samples have come."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.adapters.inputs.concurrent import ConcurrentInputs, ReceivedInput
+from skewscope.adapters.inputs.merge import (
+    InputSamples,
+    MergedSamples,
+    TimedSamples,
+    merge_series,
+    renumber_series,
+)
+from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, concat_blocks, empty_block
+
+FIRST_DEPTH = 2
+"""Parts of each input that have come when the first tick is judged: most series are known by then."""
+
+
+class SeriesAddedError(Exception):
+    """Series came that were not known when the first tick was judged: all begins again."""
+
+
+@dataclass
+class _Feed:
+    """The samples of one input, taken stretch by stretch."""
+
+    source: ReceivedInput
+    _begun: int = 0
+    """Blocks of which samples were taken."""
+    _left: Block = field(default_factory=empty_block)
+    """Samples of these that were not taken yet."""
+
+    def take_samples(self, until: float) -> Block:
+        """Returns the samples up to a time that were not taken before, in order of time."""
+        blocks = self.source.blocks[self._begun :]
+        self._begun += len(blocks)
+        whole = concat_blocks([self._left, *blocks])
+        end = int(np.searchsorted(whole.time, until, side="right"))
+        self._left = Block(whole.time[end:], whole.series[end:], whole.value[end:])
+        return Block(whole.time[:end], whole.series[:end], whole.value[:end])
+
+
+class ReadAheadSamples:
+    """The samples of inputs that are still read, by numbers of a table of the series so far."""
+
+    def __init__(self, inputs: ConcurrentInputs, rest: Sequence[InputSamples], table: SeriesTable) -> None:
+        """Fills the table, which is empty. `rest` are the samples of the inputs that were read before."""
+        self._inputs, self.table = inputs, table
+        self.series_count = inputs.series_count
+        received = list(inputs.received.values())
+        merged, self._best = merge_series([*rest, *(one.bare_samples() for one in received)])
+        for key in merged.keys:
+            table.number(key)
+        self._rest = tuple(renumber_series(piece, self._best, table) for piece in rest)
+        self._feeds = [_Feed(one) for one in received]
+
+    def list_ends(self) -> dict[SeriesKey, float]:
+        """Returns the ends of the inputs that were read before, as `MergedSamples.list_ends` does of all."""
+        empty = TimedSamples(empty_block(), np.empty(0, np.int32))
+        return MergedSamples((*self._rest, *(empty for _ in self._feeds))).list_ends(self.table)
+
+    def take_samples(self, after: float, until: float) -> MergedSamples:
+        """Returns the samples after one time and up to another; call it in order of time.
+
+        Raises:
+            SeriesAddedError: some are of series that the table has not.
+        """
+        self.check_series()
+        rest = tuple(_cut_samples(piece, after, until) for piece in self._rest)
+        return MergedSamples((*rest, *(self._take_received(feed, until) for feed in self._feeds)))
+
+    def check_series(self) -> None:
+        """Raises SeriesAddedError where series came that the table has not."""
+        if self._inputs.series_count != self.series_count:
+            raise SeriesAddedError
+
+    def _take_received(self, feed: _Feed, until: float) -> TimedSamples:
+        one = feed.source
+        samples = InputSamples(tuple(one.keys), tuple(one.ranks), feed.take_samples(until))
+        return renumber_series(samples, self._best, self.table)
+
+
+def _cut_samples(piece: TimedSamples, after: float, until: float) -> TimedSamples:
+    begin, end = np.searchsorted(piece.block.time, [after, until], side="right").tolist()
+    block = piece.block
+    return TimedSamples(Block(block.time[begin:end], block.series[begin:end], block.value[begin:end]), piece.numbers)
+
+
+def wait_for_depth(inputs: ConcurrentInputs, depth: float) -> None:
+    """Waits until so many parts of each input have come, or all that it has.
+
+    Raises:
+        NotConcurrentError: an input has problems.
+        InputError: a process ended.
+    """
+    while inputs.depth < depth:
+        inputs.receive(None)
+
+
+def wait_for_stretch(inputs: ConcurrentInputs, after: float) -> float:
+    """Waits until all samples of further seconds have come; returns up to which time, infinite at the end.
+
+    Raises:
+        NotConcurrentError: an input has problems.
+        InputError: a process ended.
+    """
+    while (until := inputs.end) < after + 1.0:
+        inputs.receive(None)
+    return until if math.isinf(until) else math.floor(until)
