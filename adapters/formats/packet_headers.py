@@ -178,6 +178,22 @@ def _parse_raw_ip(frames: Frames, end: I64) -> _Link:
     return _Link(np.select([version == 4, version == 6], [IPV4, IPV6], 0), frames.start, end, 0)
 
 
+Rows: TypeAlias = I64 | slice
+"""Rows of frames; a slice for all of them, which copies nothing."""
+
+
+def _rows_of(mask: Bools) -> Rows:
+    """Returns the rows of a mask."""
+    return slice(None) if mask.all() else np.flatnonzero(mask)
+
+
+def _select_rows(rows: Rows, mask: Bools) -> Rows:
+    """Returns those of some rows that are in a mask, [row of these]."""
+    if mask.all():
+        return rows
+    return np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]
+
+
 def _count_short(frames: Frames, missing: Bools) -> int:
     """Returns the number of frames whose missing bytes the capture truncated."""
     return int(np.count_nonzero(missing & (frames.captured < frames.size)))
@@ -238,14 +254,15 @@ def _parse_ipv4(frames: Frames, link: _Link, net: _Network, out: Columns) -> int
     """Parses IPv4 headers; returns how many were truncated."""
     kind = link.ethertype == IPV4
     fits = link.offset + 20 <= link.end
-    which = np.flatnonzero(kind & fits)
+    which = _rows_of(kind & fits)
     head = read_headers(frames.data, link.offset[which], IPV4_HEADER)
     options = (head["version"] & 15).astype(np.int64) * 4
     length = head["length"].astype(np.int64)
     # The field has 16 bits: offloads write 0 for longer packets.
     length = np.where(length == 0, (frames.size + frames.start - link.offset)[which], length)
     good = (head["version"] >> 4 == 4) & (options >= 20) & (length >= options)
-    which, head, options, length = which[good], head[good], options[good], length[good]
+    if not good.all():
+        which, head, options, length = _select_rows(which, good), head[good], options[good], length[good]
     mapped = np.uint64(0xFFFF << 32)
     for name in ("src", "dst"):
         out[name][which] = _hash_addresses(np.zeros(1, np.uint64), mapped | head[name].astype(np.uint64))
@@ -311,7 +328,7 @@ def _parse_ports(frames: Frames, net: _Network, out: Columns) -> int:
     """Parses the ports; returns how many headers were truncated."""
     kind = (net.protocol == PROTOCOL_TCP) | (net.protocol == PROTOCOL_UDP)
     fits = net.captured >= 4
-    which = np.flatnonzero(kind & fits)
+    which = _rows_of(kind & fits)
     head = read_headers(frames.data, net.offset[which], PORTS)
     out["sport"][which], out["dport"][which] = head["sport"], head["dport"]
     return _count_short(frames, kind & ~fits)
@@ -321,16 +338,17 @@ def _parse_tcp(frames: Frames, net: _Network, out: Columns) -> int:
     """Parses TCP headers; returns how many more were truncated."""
     kind = net.protocol == PROTOCOL_TCP
     fits = net.captured >= TCP_HEADER.itemsize
-    which = np.flatnonzero(kind & fits)
+    which = _rows_of(kind & fits)
     head = read_headers(frames.data, net.offset[which], TCP_HEADER)
     header = (head["words"] >> 4).astype(np.int64) * 4
     good = (header >= 20) & (header <= net.remaining[which])
-    which, head, header = which[good], head[good], header[good]
+    if not good.all():
+        which, head, header = _select_rows(which, good), head[good], header[good]
     out["proto"][which] = TCP
     out["length"][which] = net.remaining[which] - header
     for name in ("seq", "ack", "flags"):
         out[name][which] = head[name]
-    which = which[net.captured[which] >= 16]
+    which = _select_rows(which, net.captured[which] >= 16)
     out["window"][which] = read_headers(frames.data, net.offset[which] + 14, BE16)
     return _count_short(frames, kind & ~fits & (net.captured >= 4))
 

@@ -1,6 +1,7 @@
 import struct
 import tracemalloc
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skewscope.adapters.formats.packet_headers import read_packets
-from skewscope.adapters.formats.pcap import FrameReader
+from skewscope.adapters.formats.pcap import ETHERNET, FrameReader, PcapFormat
 from skewscope.engine.wire.packets import Packets
 from skewscope.kb.problems import InputError
 from tests.support import packet_bytes as make
@@ -346,3 +347,23 @@ def test_frames_keep_their_link_type_and_bytes(written):
     (frames,) = FrameReader(written(make.pcap([b"abc", b"defg"], link=make.RAW_IP)))
     cut = [bytes(frames.data[s : s + c]) for s, c in zip(frames.start, frames.captured, strict=True)]
     assert (frames.link, cut, frames.size.tolist()) == (make.RAW_IP, [b"abc", b"defg"], [3, 4])
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("snaplen", [68, 4000])
+@given(
+    lengths=st.lists(st.integers(0, 250), min_size=100, max_size=300),
+    seconds=st.integers(0, 3),
+    seed=st.integers(0, 1 << 16),
+)
+def test_many_walks_find_the_records_that_one_finds(order, snaplen, lengths, seconds, seed):
+    rng = np.random.default_rng(seed)
+    # Bytes like those of the headers: what looks like a record often is none.
+    words = np.frombuffer(make.pcap([Record(bytes(20), NOON)], order=order)[24:40], np.uint8)
+    bodies = [rng.choice(words, n).astype(np.uint8).tobytes() for n in lengths]
+    records = [Record(body, NOON + k * (1 + seconds) * 10**8) for k, body in enumerate(bodies)]
+    data = make.pcap(records, order=order, snaplen=snaplen)
+    splitter = PcapFormat(Path("a.pcap"), order, 10**6, snaplen, ETHERNET)
+    for end in (len(data), len(data) - 7, len(data) - 40):
+        found = splitter._record_offsets(data[:end], 24)
+        assert found.tolist() == splitter._walk_alone(data[:end], 24)
