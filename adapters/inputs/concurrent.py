@@ -1,6 +1,6 @@
 """Reads inputs in other processes while what they have told so far is judged.
 
-An input can be read so if its reader yields samples in order of time (`read_parts`), as that of captures does. All
+An input can be judged so if its reader yields samples in order of time (`read_parts`), as that of captures does. All
 others are read before, since their samples may come in any order. Which series there are is known for certain only in
 the end: whoever judges begins again when new ones come.
 """
@@ -8,7 +8,7 @@ the end: whoever judges begins again when new ones come.
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -38,12 +38,16 @@ from skewscope.adapters.runtime.processes import (
     wait_for_items,
 )
 from skewscope.engine.ingest.feed import Block, SeriesKey, concat_blocks, empty_block
+from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError
 
 MIN_CONCURRENT_BYTES = 1 << 18
 """So little is read by the time that another process would have begun."""
 BYTES_PER_READER = 2 << 20
 """Bytes of input for each reader process."""
+MAX_WHOLE_BYTES = 1 << 20
+"""An input of at most so many bytes is read by another process even if its samples may come in any order; how much of
+one is read is not told meanwhile."""
 
 
 class NotConcurrentError(Exception):
@@ -62,7 +66,7 @@ class InputPart:
     block: Block = field(default_factory=empty_block)
     """Samples in order of time, by numbers of the input's own series."""
     end: float = math.inf
-    """Time up to which all samples have come, in seconds since 1970; infinite with the last part."""
+    """Time up to which all samples have come, in seconds since 1970; infinite where all have."""
     stored: int = 0
     """Bytes of the input, as it is stored, that were read since the part before."""
     result: InputResult | None = None
@@ -72,36 +76,46 @@ class InputPart:
 class _PartReader:
     """Reads one input part by part."""
 
-    def __init__(self, recording: Recording, place: int, source: Input) -> None:
-        self._recording, self._place, self._source = recording, place, source
+    def __init__(self, recording: Recording, names: MetricResolver, place: int, source: Input) -> None:
+        self._recording, self._names, self._place, self._source = recording, names, place, source
         self._registry = BoundedRegistry(recording.display_path(source.path), KNOWN_SERIES.limit())
-        reader = find_reader(source.kind)
-        assert reader is not None  # checked when the recording was opened
-        self._parts: Iterator[tuple[float, Block]] = reader.read_parts(source, recording, self._registry)
+        self._parts = self._iter_parts()
         self._stored = 0
 
+    def _iter_parts(self) -> Iterator[tuple[float, Block]]:
+        """Yields (time up to which all samples have come, samples)."""
+        reader = find_reader(self._source.kind)
+        assert reader is not None  # checked when the recording was opened
+        if _has_parts(self._source):
+            yield from reader.read_parts(self._source, self._recording, self._registry)
+        else:
+            yield math.inf, reader.read(self._source, self._recording, self._registry, self._names)
+
     def read_part(self) -> InputPart:
-        """Returns the next part."""
+        """Returns the next part; the last one has the result."""
         known, self._stored = len(self._registry.keys), 0
         try:
             with observe_bytes(self._count):
-                found = next(self._parts, None)
-            if found is None:
-                digest = hash_input(self._recording, self._source)
-                result = InputResult(InputSamples(), digest, self._registry.unmapped, tuple(self._registry.warnings))
-                return InputPart(self._place, stored=self._stored, result=result)
+                end, block = next(self._parts, (math.inf, empty_block()))
+            result = self._build_result() if math.isinf(end) else None
         except InputError as error:
             return InputPart(self._place, result=InputResult(InputSamples(), "", problems=error.problems))
         keys, ranks = tuple(self._registry.keys[known:]), tuple(self._registry.ranks[known:])
-        return InputPart(self._place, keys, ranks, sort_by_time(found[1]), found[0], self._stored)
+        return InputPart(self._place, keys, ranks, sort_by_time(block), end, self._stored, result)
+
+    def _build_result(self) -> InputResult:
+        """Returns the result without the samples, at the end."""
+        digest, warnings = hash_input(self._recording, self._source), tuple(self._registry.warnings)
+        return InputResult(InputSamples(), digest, self._registry.unmapped, warnings)
 
     def _count(self, count: int) -> None:
         self._stored += count
 
 
-def read_in_step(recording: Recording, sources: Mapping[int, Input]) -> Iterator[InputPart]:
+def read_in_step(recording: Recording, known: Catalogue, sources: Mapping[int, Input]) -> Iterator[InputPart]:
     """Yields the parts of several inputs, by their places: always one of an input that is furthest behind."""
-    readers = {place: _PartReader(recording, place, source) for place, source in sources.items()}
+    names = MetricResolver(known, recording.topology, recording.mapping)
+    readers = {place: _PartReader(recording, names, place, source) for place, source in sources.items()}
     ends = [(-math.inf, place) for place in sorted(readers)]
     while ends:
         _, place = heapq.heappop(ends)
@@ -126,10 +140,21 @@ class ReceivedInput:
     parts: int = 0
     """Parts that came."""
     result: InputResult | None = None
+    is_whole: bool = False
+    """Whether its samples may come in any order, so that nothing can be judged before all have come."""
+
+    @property
+    def depth(self) -> float:
+        """Parts that have come; infinite where all have."""
+        return math.inf if self.result else 0 if self.is_whole else self.parts
 
     def bare_samples(self) -> InputSamples:
         """Returns the series without samples."""
         return InputSamples(tuple(self.keys), tuple(self.ranks))
+
+    def all_samples(self) -> InputSamples:
+        """Returns what has come."""
+        return InputSamples(tuple(self.keys), tuple(self.ranks), concat_blocks(self.blocks))
 
 
 def choose_readers(recording: Recording, workers: int | None) -> int:
@@ -150,32 +175,41 @@ def _has_parts(source: Input) -> bool:
     return hasattr(find_reader(source.kind), "read_parts")
 
 
+def _is_small(source: Input, size: int) -> bool:
+    """Returns whether another process may read an input whole; some kinds start processes of their own."""
+    return size <= MAX_WHOLE_BYTES and not getattr(find_reader(source.kind), "READS_IN_PARALLEL", False)
+
+
 class ConcurrentInputs:
     """The inputs of a recording, of which other processes read some; leaving the context ends these."""
 
-    def __init__(self, recording: Recording, readers: int) -> None:
+    def __init__(self, recording: Recording, known: Catalogue, readers: int) -> None:
         """Starts so many processes.
 
         Raises:
             InputError: the inputs have too many bytes.
         """
-        self.recording = recording
+        self.recording, self._known = recording, known
         self.sources = order_inputs(recording)
         self._sizes = [input_size(recording, source) for source in self.sources]
         check_total_size(recording, self._sizes)
-        self.received = {place: ReceivedInput() for place, source in enumerate(self.sources) if _has_parts(source)}
+        self.received = {
+            place: ReceivedInput(is_whole=not _has_parts(source))
+            for place, source in enumerate(self.sources)
+            if _has_parts(source) or _is_small(source, self._sizes[place])
+        }
         """By place in the order of inputs."""
-        self.rest: dict[int, InputResult] = {}
+        self._rest: dict[int, InputResult] = {}
         """The results of the other inputs, after `read_rest`."""
         self.series_count = 0
         """Series so far, each input by itself."""
-        self._samples = self._stored = 0
+        self.samples = self._stored = 0
         shares = _share_out({place: self._sizes[place] for place in self.received}, readers)
         self._streams: list[ItemStream] = []
         try:
             for places in shares:
                 share = {place: self.sources[place] for place in places}
-                self._streams.append(ItemStream(partial(read_in_step, recording, share)))
+                self._streams.append(ItemStream(partial(read_in_step, recording, known, share)))
         except BaseException:
             self.close()
             raise
@@ -194,22 +228,35 @@ class ConcurrentInputs:
         for stream in self._streams:
             stream.close()
 
-    def read_rest(self, names: MetricResolver, report: Callable[[str, float], None]) -> None:
+    def read_rest(self, report: Callable[[str, float], None]) -> None:
         """Reads the inputs that no other process reads; `report` receives what is read, and the share that is.
 
         Raises:
             NotConcurrentError: an input has problems.
         """
-        for place, source in enumerate(self.sources):
-            if place in self.received:
-                continue
+        rest = [place for place in range(len(self.sources)) if place not in self.received]
+        if not rest:
+            return
+        names = MetricResolver(self._known, self.recording.topology, self.recording.mapping)
+        for place in rest:
+            source = self.sources[place]
             with observe_bytes(partial(self._note_bytes, source.path, report)):
                 result = read_input(self.recording, names, source)
             if result.problems:
                 raise NotConcurrentError  # which are all of them, `load` tells
-            self.rest[place] = result
-            self._samples += len(result.samples.block)
+            self._rest[place] = result
+            self.samples += len(result.samples.block)
             self.series_count += len(result.samples.keys)
+
+    def list_whole(self) -> list[InputSamples]:
+        """Returns the samples of the inputs of which all must have come before the first tick, once they have."""
+        rest = {place: result.samples for place, result in self._rest.items()}
+        whole = {place: one.all_samples() for place, one in self.received.items() if one.is_whole}
+        return [samples for _, samples in sorted({**rest, **whole}.items())]
+
+    def list_successive(self) -> list[ReceivedInput]:
+        """Returns the other inputs, whose samples come in order of time."""
+        return [one for one in self.received.values() if not one.is_whole]
 
     def _note_bytes(self, path: str, report: Callable[[str, float], None], count: int) -> None:
         self._stored += count
@@ -229,7 +276,7 @@ class ConcurrentInputs:
     @property
     def depth(self) -> float:
         """Parts that have come of each input; infinite where all have."""
-        return min(math.inf if one.result else one.parts for one in self.received.values())
+        return min(one.depth for one in self.received.values())
 
     def receive(self, seconds: float | None) -> None:
         """Takes in what has come; waits so many seconds for something, None: for as long as it takes.
@@ -260,20 +307,18 @@ class ConcurrentInputs:
         one.end, one.result = part.end, part.result
         one.parts += 1
         self.series_count += len(part.keys)
-        self._samples += len(part.block)
+        self.samples += len(part.block)
         self._stored += part.stored
-        is_too_much = self._samples > MAX_SAMPLES_IN_MEMORY or self.series_count > KNOWN_SERIES.limit()
+        is_too_much = self.samples > MAX_SAMPLES_IN_MEMORY or self.series_count > KNOWN_SERIES.limit()
         if is_too_much or (part.result is not None and part.result.problems):
             raise NotConcurrentError
 
     def list_results(self) -> list[InputResult]:
         """Returns the result of each input with its samples, in the order of inputs, once all are read."""
-        found = dict(self.rest)
+        found = dict(self._rest)
         for place, one in self.received.items():
             assert one.result is not None
-            samples = InputSamples(tuple(one.keys), tuple(one.ranks), concat_blocks(one.blocks))
-            result = one.result
-            found[place] = InputResult(samples, result.digest, result.unmapped, result.warnings)
+            found[place] = replace(one.result, samples=one.all_samples())
         return [found[place] for place in range(len(self.sources))]
 
 

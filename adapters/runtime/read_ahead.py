@@ -1,7 +1,7 @@
 """The ticks of a recording whose inputs are still read: each as soon as all of its samples have come."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,21 +47,21 @@ class _Feed:
 class ReadAheadSamples:
     """The samples of inputs that are still read, by numbers of a table of the series so far."""
 
-    def __init__(self, inputs: ConcurrentInputs, rest: Sequence[InputSamples], table: SeriesTable) -> None:
-        """Fills the table, which is empty. `rest` are the samples of the inputs that were read before."""
+    def __init__(self, inputs: ConcurrentInputs, whole: Sequence[InputSamples], table: SeriesTable) -> None:
+        """Fills the table, which is empty. `whole` are the samples of the inputs of which all have come."""
         self._inputs, self.table = inputs, table
-        self.series_count = inputs.series_count
-        received = list(inputs.received.values())
-        merged, self._best = merge_series([*rest, *(one.bare_samples() for one in received)])
+        self.series_count, self._taken = inputs.series_count, 0
+        received = inputs.list_successive()
+        merged, self._best = merge_series([*whole, *(one.bare_samples() for one in received)])
         for key in merged.keys:
             table.number(key)
-        self._rest = tuple(renumber_series(piece, self._best, table) for piece in rest)
+        self._whole = tuple(renumber_series(piece, self._best, table) for piece in whole)
         self._feeds = [_Feed(one) for one in received]
 
     def list_ends(self) -> dict[SeriesKey, float]:
-        """Returns the ends of the inputs that were read before, as `MergedSamples.list_ends` does of all."""
+        """Returns the ends of the inputs of which all have come, as `MergedSamples.list_ends` does."""
         empty = TimedSamples(empty_block(), np.empty(0, np.int32))
-        return MergedSamples((*self._rest, *(empty for _ in self._feeds))).list_ends(self.table)
+        return MergedSamples((*self._whole, *(empty for _ in self._feeds))).list_ends(self.table)
 
     def take_samples(self, after: float, until: float) -> MergedSamples:
         """Returns the samples after one time and up to another; call it in order of time.
@@ -70,8 +70,15 @@ class ReadAheadSamples:
             SeriesAddedError: some are of series that the table has not.
         """
         self.check_series()
-        rest = tuple(_cut_samples(piece, after, until) for piece in self._rest)
-        return MergedSamples((*rest, *(self._take_received(feed, until) for feed in self._feeds)))
+        whole = tuple(_cut_samples(piece, after, until) for piece in self._whole)
+        found = MergedSamples((*whole, *(self._take_received(feed, until) for feed in self._feeds)))
+        self._taken += len(found)
+        return found
+
+    @property
+    def progress(self) -> float:
+        """The share of all bytes, about, of which the samples were taken."""
+        return self._inputs.share_read * min(self._taken / max(self._inputs.samples, 1), 1.0)
 
     def check_series(self) -> None:
         """Raises SeriesAddedError where series came that the table has not."""
@@ -90,8 +97,8 @@ def _cut_samples(piece: TimedSamples, after: float, until: float) -> TimedSample
     return TimedSamples(Block(block.time[begin:end], block.series[begin:end], block.value[begin:end]), piece.numbers)
 
 
-def wait_for_depth(inputs: ConcurrentInputs, depth: float) -> None:
-    """Waits until so many parts of each input have come, or all that it has.
+def wait_for_depth(inputs: ConcurrentInputs, depth: float, report: Callable[[float], None]) -> None:
+    """Waits until so many parts of each input have come, or all that it has; `report` receives the share that is read.
 
     Raises:
         NotConcurrentError: an input has problems.
@@ -99,6 +106,7 @@ def wait_for_depth(inputs: ConcurrentInputs, depth: float) -> None:
     """
     while inputs.depth < depth:
         inputs.receive(None)
+        report(inputs.share_read)
 
 
 def wait_for_stretch(inputs: ConcurrentInputs, after: float) -> float:

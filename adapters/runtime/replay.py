@@ -14,7 +14,7 @@ from skewscope.adapters.inputs.concurrent import ConcurrentInputs, NotConcurrent
 from skewscope.adapters.inputs.merge import drop_rival_engines
 from skewscope.adapters.inputs.recording import Recording, RecordingData, combine_results, load, open_recording
 from skewscope.adapters.mapping.engines import EngineLedger
-from skewscope.adapters.mapping.names import MetricResolver, UnmappedMetric
+from skewscope.adapters.mapping.names import UnmappedMetric
 from skewscope.adapters.runtime.pace import choose_tick
 from skewscope.adapters.runtime.playback import TickPlayer
 from skewscope.adapters.runtime.read_ahead import (
@@ -111,13 +111,13 @@ def replay(
     report = progress or (lambda _, __: None)
     recording = path if isinstance(path, Recording) else open_recording(path)
     every_tick = keep_snapshots or history is not None
+    known = catalogue()
     if through is None and not every_tick and recording.tick == TICK_S and (n := choose_readers(recording, workers)):
         try:
-            with ConcurrentInputs(recording, n) as inputs:
+            with ConcurrentInputs(recording, known, n) as inputs:
                 return _replay_while_reading(inputs, recording, report, most_seconds)
         except NotConcurrentError:
             pass
-    known = catalogue()
     loaded = load(recording, known, lambda what, share: report(f"read {what}", share * READ_SHARE), workers)
     tick = recording.tick or choose_tick(loaded.samples.tick_numbers(TICK_S), loaded.table)
     recording = replace(recording, tick=tick)
@@ -160,16 +160,14 @@ def _replay_while_reading(
         InputError: a process ended; or all problems of the catalogue or the rules.
     """
     known = catalogue()
-    names = MetricResolver(known, recording.topology, recording.mapping)
-    inputs.read_rest(names, lambda what, share: report(f"read {what}", share * READ_SHARE))
-    read = [result.samples for result in inputs.rest.values()]
-    rest = drop_rival_engines(read, EngineLedger(recording.topology), known)[0]
+    inputs.read_rest(lambda what, share: report(f"read {what}", share * READ_SHARE))
     depth: float = FIRST_DEPTH
     while True:
         table = SeriesTable()
         with build_runtime(recording.topology, known, table) as runtime:
-            wait_for_depth(inputs, depth)
-            samples = ReadAheadSamples(inputs, rest, table)
+            wait_for_depth(inputs, depth, lambda share: report("read inputs", share * READ_SHARE))
+            whole = drop_rival_engines(inputs.list_whole(), EngineLedger(recording.topology), known)[0]
+            samples = ReadAheadSamples(inputs, whole, table)
             runtime.engine.expect_ends(samples.list_ends())
             try:
                 end = _play_while_reading(samples, inputs, recording, runtime, report, most_seconds)
@@ -198,7 +196,7 @@ def _play_while_reading(
     """Plays all ticks as their samples come; returns the end of the last one in seconds, None without any."""
     player = TickPlayer(runtime.engine, samples.table)
     start = -math.inf if recording.start is None else recording.start
-    until, last, ticks, sampled = -math.inf, None, 0, 0
+    until, last, ticks, sampled, done = -math.inf, None, 0, 0, 0.0
     while until < math.inf:
         before, until = until, wait_for_stretch(inputs, until)
         part = samples.take_samples(before, until)
@@ -212,7 +210,8 @@ def _play_while_reading(
             inputs.receive(0.0)
             samples.check_series()
         last = ends[-1] if ends else last
-        report("diagnosing", READ_SHARE + (1 - READ_SHARE) * inputs.share_read)
+        done = max(done, READ_SHARE * inputs.share_read + (1 - READ_SHARE) * samples.progress)
+        report("diagnosing", done)
     return last
 
 

@@ -28,9 +28,10 @@ import time
 from pathlib import Path
 from skewscope.adapters.inputs import concurrent
 from skewscope.adapters.inputs.recording import open_recording
+from skewscope.kb.loader import catalogue
 
 concurrent.MIN_CONCURRENT_BYTES = 0
-with concurrent.ConcurrentInputs(open_recording(Path({folder!r})), 2) as inputs:
+with concurrent.ConcurrentInputs(open_recording(Path({folder!r})), catalogue(), 2) as inputs:
     print(*(stream._process.pid for stream in inputs._streams), flush=True)
     time.sleep(600)
 """
@@ -132,8 +133,8 @@ def test_series_that_come_late_are_judged_from_the_beginning(captured, monkeypat
     begun = []
     first = read_ahead.ReadAheadSamples.__init__
 
-    def begin(self, inputs, rest, table):
-        first(self, inputs, rest, table)
+    def begin(self, inputs, whole, table):
+        first(self, inputs, whole, table)
         if not begun:
             self.series_count -= 1  # as if one came later
         begun.append(len(table.keys))
@@ -151,7 +152,7 @@ def test_progress_grows_to_the_end(captured):
     shares = [share for _, share in told]
     assert shares == sorted(shares)
     assert told[-1] == ("done", 1.0)
-    assert {"read metrics.om", "diagnosing"} <= {what for what, _ in told}
+    assert {"read inputs", "diagnosing"} <= {what for what, _ in told}
 
 
 @pytest.mark.usefixtures("anywhere")
@@ -182,8 +183,8 @@ def test_a_broken_input_gives_the_same_error_or_warning(captured, tmp_path, brea
 def test_a_reader_that_is_killed_is_an_error_and_leaves_no_process(captured, monkeypatch):
     read = concurrent.read_in_step
 
-    def read_one(recording, sources):
-        yield next(read(recording, sources))
+    def read_one(recording, known, sources):
+        yield next(read(recording, known, sources))
         os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(concurrent, "read_in_step", read_one)
@@ -234,3 +235,13 @@ def test_one_core_or_one_worker_reads_first(captured, monkeypatch):
     assert concurrent.choose_readers(recording, None) == 1
     monkeypatch.setattr(concurrent, "can_copy_process", lambda: False)
     assert concurrent.choose_readers(recording, None) == 0
+
+
+@pytest.mark.usefixtures("anywhere")
+def test_an_input_that_is_large_is_read_by_this_process(captured, monkeypatch):
+    before = replay(captured)
+    monkeypatch.setattr(concurrent, "MAX_WHOLE_BYTES", 0)
+    monkeypatch.setattr(replay_module, "load", lambda *_: pytest.fail("the inputs were read first"))
+    told = []
+    assert replay(captured, workers=2, progress=lambda what, _: told.append(what)) == before
+    assert "read metrics.om" in told
