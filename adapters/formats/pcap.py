@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.adapters.formats.compression import input_error, open_stream
-from skewscope.engine.model.arrays import I64
+from skewscope.engine.model.arrays import I64, sort_unique
 from skewscope.kb.problems import InputError
 
 ETHERNET, RAW_IP, SLL, SLL2 = 1, 101, 113, 276
@@ -232,7 +232,7 @@ class PcapFormat:
         mark, find = data[at + first : at + first + 3], data.find
         places = range(at + WALK_BYTES, last, WALK_BYTES)
         found = (find(mark, place, place + 2 * WALK_BYTES) - first for place in places)
-        return np.unique(np.array([at, *(place for place in found if at < place <= last)], np.int64))
+        return sort_unique(np.array([at, *(place for place in found if at < place <= last)], np.int64))
 
     def _lengths(self, octets: NDArray[np.uint8], at: I64) -> I64:
         """Returns [record] the captured bytes of records at some offsets, as `_walk_alone` reads them."""

@@ -23,7 +23,7 @@ from skewscope.adapters.mapping.engines import (
 )
 from skewscope.adapters.mapping.names import UnmappedMetric
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, empty_block, merge_blocks
-from skewscope.engine.model.arrays import F64, I32, Index, Mask
+from skewscope.engine.model.arrays import F64, I32, Index, Mask, sort_unique
 from skewscope.kb.model import Catalogue
 
 Subject = tuple[str, str, str]
@@ -102,8 +102,8 @@ class MergedSamples:
 
     def tick_numbers(self, tick: float) -> F64:
         """Returns [tick] the numbers of the ticks, of so many seconds, in which samples come."""
-        found = [np.unique(np.ceil(piece.block.time / tick)) for piece in self.pieces]
-        return np.unique(np.concatenate([np.empty(0), *found]))
+        found = [sort_unique(np.ceil(piece.block.time / tick)) for piece in self.pieces]
+        return sort_unique(np.concatenate([np.empty(0), *found]))
 
     def cut(self, ends: Sequence[float], start: float = -np.inf) -> Iterator[Block]:
         """Yields the samples of each tick, in order of time, then series.

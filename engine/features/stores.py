@@ -38,7 +38,7 @@ from skewscope.engine.ingest.slots import (
     join_equal,
     slot_for_window,
 )
-from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, nan_to_zero, pad_to_length
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, nan_to_zero, pad_to_length, sort_unique
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.kb.model import Signal
 
@@ -127,7 +127,7 @@ class CounterHistory:
         ring = self.total_ring
         if ring.size > WIDE_RING_COLUMNS:
             return -np.inf
-        offsets = (np.unique(ring.slot_counts(widen_window(window, period))) for window in self.windows)
+        offsets = (sort_unique(ring.slot_counts(widen_window(window, period))) for window in self.windows)
         return ring.next_exit({slots for some in offsets for slots in some.tolist()})
 
     def step(self, t: float, counted: F64, time: F64 | float, usual: Callable[[], float]) -> None:

@@ -23,7 +23,7 @@ from skewscope.engine.ingest.slots import (
     join_equal,
     slot_for_reach,
 )
-from skewscope.engine.model.arrays import F64, MAX_VALUE, Mask, is_same_mask, nan_to_zero, pad_to_length
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Mask, is_same_mask, nan_to_zero, pad_to_length, sort_unique
 
 MAX_WATCHED_COLUMNS = 1 << 12
 """Of more columns than this, every tick is taken to change some."""
@@ -310,7 +310,7 @@ class SampleWindow:
             end: SlotOffset = 0
             for window in span:
                 end = end + self.slot_counts(window)
-                offsets.update([end] if isinstance(end, int) else np.unique(end).tolist())
+                offsets.update([end] if isinstance(end, int) else sort_unique(end).tolist())
         return self.ring.next_exit(offsets)
 
     def _is_all_fresh(self) -> bool:

@@ -38,6 +38,32 @@ def pad_to_length(array: F64, size: int) -> F64:
     return out
 
 
+def append_value(values: NDArray[Any], last: float | bool) -> NDArray[Any]:
+    """Returns the values and one more; a single one stands for itself."""
+    if not values.ndim:
+        return np.append(values, last)
+    out = np.empty(len(values) + 1, values.dtype)
+    out[:-1], out[-1] = values, last
+    return out
+
+
+def take_in_rows(values: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
+    """Returns [row, place] the values at [row, place] places of each row."""
+    found: NDArray[Any] = values[np.arange(len(values))[:, None], places]
+    return found
+
+
+def sort_unique(values: NDArray[Any]) -> NDArray[Any]:
+    """Returns each value once, in ascending order; of no NaN. On short arrays it takes a fraction of `np.unique`."""
+    ordered = np.sort(values)
+    if not len(ordered):
+        return ordered
+    new = np.empty(len(ordered), bool)
+    new[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new]
+
+
 def widen(values: NDArray[Any], size: int, fill: float | bool = np.nan) -> NDArray[Any]:
     """Returns a copy of an array with a longer last axis, filled up."""
     out = np.full((*values.shape[:-1], size), fill, values.dtype)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skewscope.engine.ingest.feed import SeriesKey
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask, sort_unique
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.cells import (
     MIN_INTERVALS,
@@ -129,7 +129,7 @@ class Silences:
     def _have_witnesses(self, live: Mask) -> Mask:
         """Returns [source] whether others on its node are heard of, or enough other nodes."""
         beside = np.bincount(self._node, weights=live, minlength=len(self._node_families))[self._node] > 0
-        nodes = np.unique(self._node[live])
+        nodes = sort_unique(self._node[live])
         counts = np.bincount(self._node_families[nodes], minlength=len(self._families))
         enough: Mask = counts[self._family] >= MIN_LIVE_NODES
         return beside | enough

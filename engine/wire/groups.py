@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, I64, Mask
+from skewscope.engine.model.arrays import F64, I64, Mask, sort_unique
 from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
 from skewscope.engine.wire.chunk import Chunk, PortSamples
 from skewscope.engine.wire.keys import stable_order
@@ -128,7 +128,7 @@ class BarrierReducer:
         """Adds the samples of a chunk; `mine` are rows of the group's packets, `other` the other member of each."""
         packets = chunk.packets
         stream = np.where(chunk.tx[mine], self.group.own, other)
-        ring = len(np.unique(stream)) == 2 < len(self.group.nodes)
+        ring = len(sort_unique(stream)) == 2 < len(self.group.nodes)
         bursts = self.cutter.cut(
             stream,
             packets.time[mine], packets.length[mine].astype(float), chunk.until, chunk.ticks * chunk.step,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import I64, Mask
+from skewscope.engine.model.arrays import I64, Mask, sort_unique
 
 U64 = NDArray[np.uint64]
 
@@ -31,6 +31,12 @@ def stable_order(numbers: I64) -> I64:
     return np.asarray(np.argsort(numbers.astype(np.uint16) if is_short else numbers, kind="stable"))
 
 
+def renumber(numbers: I64) -> tuple[I64, I64]:
+    """Returns ([k] the numbers that occur, in order, [row] the place of each among them); none is large or negative."""
+    occurs = np.bincount(numbers) > 0
+    return np.flatnonzero(occurs), np.asarray((np.cumsum(occurs) - 1)[numbers])
+
+
 @dataclass
 class KeyTable:
     """Numbers of 64-bit keys, in the order of their first block."""
@@ -46,7 +52,7 @@ class KeyTable:
         """Returns [key] numbers, and assigns one to each new key."""
         at, known = self._find(keys)
         if not known.all():
-            fresh = np.unique(keys[~known])
+            fresh = sort_unique(keys[~known])
             merged = np.concatenate((self.keys, fresh))
             numbers = np.concatenate((self.key_numbers, len(self.keys) + np.arange(len(fresh))))
             order = np.argsort(merged)

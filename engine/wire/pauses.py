@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, I64, Mask
+from skewscope.engine.model.arrays import F64, I64, Mask, sort_unique
 
 UNPROVOKED_SHARE = 0.25
 """A silence is a member's own if this share of it passed after the last packet that came."""
@@ -156,7 +156,7 @@ class RoundPattern:
         self._remember(pauses[kept], sent[kept])
         if not len(self.pauses):
             return self.limit
-        limits = np.asarray(2.0 ** (FIRST_OCTAVE + np.unique(_octaves(self.pauses))[::-1]), np.float64)
+        limits = np.asarray(2.0 ** (FIRST_OCTAVE + sort_unique(_octaves(self.pauses))[::-1]), np.float64)
         repeats = self._find_repeat(limits)
         if repeats == UNDECIDED:
             self.bytes = np.nan
@@ -261,7 +261,7 @@ def _octaves(lengths: F64) -> I64:
 
 def _repeated(stretches: F64, known: float) -> float:
     """Returns the bytes of which most stretches are multiples, `known` ones or one of them; NaN if there are none."""
-    tried = np.unique(stretches if np.isnan(known) else np.append(stretches, known))
+    tried = sort_unique(stretches if np.isnan(known) else np.append(stretches, known))
     fits = np.array([_fit(stretches, size) for size in tried.tolist()])
     best = np.flatnonzero(fits >= fits.max() - FIT_MARGIN)[-1]
     return float(tried[best]) if fits[best] >= REPEATING_SHARE else np.nan

@@ -44,7 +44,7 @@ def _speed(chunk: Chunk, mine: Mask, others: Mask) -> F64:
     waited = time[1:] - asked[rows][1:]
     kept = (np.diff(peer) == 0) & (gap >= 0) & ((waited >= ANSWER_SHARE * gap) | (gap == 0))
     size, tick, slowness = size[kept], tick[kept], gap[kept] / size[kept]
-    order = np.argsort(slowness, kind="stable")
+    order = np.argsort(slowness)  # which of equals comes first does not matter: sizes are whole numbers
     order = order[stable_order(tick[order])]
     size, tick, slowness = size[order], tick[order], slowness[order]
     total = np.bincount(tick, weights=size, minlength=chunk.ticks)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.chunk import Chunk, PortSamples
-from skewscope.engine.wire.keys import KeyTable, hash_columns, stable_order
+from skewscope.engine.wire.keys import KeyTable, hash_columns, renumber, stable_order
 from skewscope.engine.wire.losses import SentSegments, durations_before_losses
 from skewscope.engine.wire.packets import ACK, FIN, ROCE, ROCE_ACK, ROCE_CNP, RST, SYN, TCP, Packets
 from skewscope.engine.wire.sequence import (
@@ -215,7 +215,7 @@ class TransportReducer:
     def _emit_rtt(self, chunk: Chunk, out: PortSamples, heard: I64, took: F64) -> None:
         """Emits round trips, one vote per peer; `heard` are rows of acknowledgements, `took` their seconds."""
         tick, peer = chunk.tick[heard], chunk.peer[heard]
-        whose, row = np.unique(peer, return_inverse=True)
+        whose, row = renumber(peer)
         by_peer = quantiles(row * chunk.ticks + tick, took, (0.5,), len(whose) * chunk.ticks)[0]
         out.put("wire.rtt", _lower_median(by_peer.reshape(len(whose), chunk.ticks), least=1))
         out.put("wire.rtt_p95", quantiles(tick, took, (0.95,), chunk.ticks)[0])
