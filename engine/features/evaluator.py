@@ -107,6 +107,8 @@ class Evaluator:
         self._step, self._changed_at, self._checked_at = 0, [0] * size, [0] * size
         """Number of the step; those in which each value last changed and in which it was last found to be current."""
         self._active = np.zeros(size, bool)
+        self._is_active = bytes(size)  # the same; faster to read one by one
+        self._widths = [0] * size  # entities of the kind of each
         self._subset_limits: list[float] = [0.0] * size
         """Of fewer entities than this, an expression is cheaper to evaluate for them alone."""
 
@@ -139,6 +141,7 @@ class Evaluator:
             for op, args, special in zip(self._operators, self._reads, self._special, strict=True)
         ]
         """Whether each has the same values as long as its arguments have."""
+        self._sample_times = [op.sample_times if "sample_times" in op.overrides else None for op in self._operators]
 
     def _index_dependents(self) -> Mask:
         """Returns [source, expression] whether a signal, a store or, the last one, the clock may change a value."""
@@ -234,6 +237,9 @@ class Evaluator:
     def plan(self) -> None:
         """Decide what is evaluated from now on: expressions whose signals were never delivered stay unknown."""
         self._version = self.entities.version
+        kinds = {expr.kind for expr in self.expressions if expr.kind}
+        counts = {"": 1, **{kind: self.entities.count(kind) for kind in kinds}}
+        self._widths = [counts[expr.kind] for expr in self.expressions]
         names = {expr.name for expr in self.expressions if expr.op == "signal"}
         state = self.series_state
         self._undelivered = [state.signal_numbers[name] for name in names if not state.rows[name].selectors]
@@ -253,6 +259,7 @@ class Evaluator:
         for n, op in enumerate(self._operators):
             if active[n] and "prepare" in op.overrides:
                 op.prepare()
+        self._is_active = active.tobytes()
         for store in (self._windows, self._baselines):
             store.allocate(lambda number: bool(active[number]) and self._width(number) > 0, self.entities.count)
         self._counters.plan()
@@ -354,20 +361,21 @@ class Evaluator:
         stale[n] = False
         if self._constants[n] is not None:
             return
-        before, special, reads = values[n], self._special[n], self._reads[n]
+        before, special, reads, changed_at = values[n], self._special[n], self._reads[n], self._changed_at
         if special is not None:
             if before is not None and reads and self._are_unchanged(reads, self._checked_at[n]):
                 self._checked_at[n] = self._step
                 return
             found = special()
         else:
+            checked, newest = self._checked_at[n], 0
             for arg in reads:
                 if stale[arg] or values[arg] is None:
                     self._refresh(arg)
-            if before is not None and self._is_pure[n]:
-                checked, self._checked_at[n] = self._checked_at[n], self._step
-                if max(map(self._changed_at.__getitem__, reads)) <= checked:
-                    return
+                newest = max(newest, changed_at[arg])
+            if before is not None and newest <= checked and self._is_pure[n]:
+                self._checked_at[n] = self._step
+                return
             found = self._evaluate[n](self._t, [values[arg] for arg in reads])
         self._checked_at[n] = self._step
         if self._is_kept[n]:
@@ -375,7 +383,7 @@ class Evaluator:
                 return
             # What is a part of a larger array may be written to in the next tick.
             found = found.copy() if found.base is not None else found
-        self._values[n], self._changed_at[n] = found, self._step
+        values[n], changed_at[n] = found, self._step
 
     def is_kept(self, number: int) -> bool:
         """Whether the values of an expression are kept as long as they do not change."""
@@ -383,10 +391,11 @@ class Evaluator:
 
     def _are_unchanged(self, numbers: Iterable[int], step: int) -> bool:
         """Whether the values of some expressions are those of a step; stops at the first that are not."""
+        stale, values, changed_at = self._stale, self._values, self._changed_at
         for n in numbers:
-            if self._stale[n] or self._values[n] is None:
+            if stale[n] or values[n] is None:
                 self._refresh(n)
-            if self._changed_at[n] > step:
+            if changed_at[n] > step:
                 return False
         return True
 
@@ -448,8 +457,7 @@ class Evaluator:
         return concat_columns(values), concat_columns([self._wide_time(n) for n in numbers])
 
     def _width(self, n: int) -> int:
-        kind = self.expressions[n].kind
-        return self.entities.count(kind) if kind else 1
+        return self._widths[n]
 
     def _wide_time(self, n: int) -> F64:
         found: F64 = _broadcast(self._time(n), self._width(n))
@@ -459,24 +467,25 @@ class Evaluator:
         """The one time of the newest samples of all entities with a value; None where there are several."""
         if n not in self._timestamps:
             found = None
-            if self._active[n] or not self._args[n]:
+            if self._is_active[n] or not self._args[n]:
                 found = self._operators[n].common_timestamp([self._timestamp(arg) for arg in self._args[n]])
             self._timestamps[n] = found
         return self._timestamps[n]
 
     def _time(self, n: int) -> Any:
         """Returns [entity] seconds of the newest samples; None if none was ever delivered."""
-        if not self._active[n]:
+        if not self._is_active[n]:
             return None
-        if n not in self._times:
-            args, operator = self._args[n], self._operators[n]
+        found = self._times.get(n)
+        if found is None:
+            args, sample_times = self._args[n], self._sample_times[n]
             times = [self._time(arg) for arg in args]
-            self._times[n] = (
-                operator.sample_times(times, lambda place: self._value(args[place]))
-                if "sample_times" in operator.overrides
-                else _newest(times)
-            )
-        return self._times[n]
+            if sample_times is None:
+                found = _newest(times)
+            else:
+                found = sample_times(times, lambda place: self._value(args[place]))
+            self._times[n] = found
+        return found
 
     # --- values of subsets
 
@@ -556,7 +565,7 @@ class Evaluator:
 
 def _is_identical(before: Any, after: Any) -> bool:
     """Whether two arrays are the same to the last bit."""
-    return bool(before.shape == after.shape and before.dtype == after.dtype and before.tobytes() == after.tobytes())
+    return bool(before.tobytes() == after.tobytes() and before.shape == after.shape and before.dtype == after.dtype)
 
 
 def _broadcast(value: Any, size: int) -> Any:

@@ -9,7 +9,7 @@ Comparisons leave the judged member out: a member far off does not widen the yar
 import numpy as np
 
 from skewscope.engine.features.column_statistics import sort_rows, sum_rows
-from skewscope.engine.model.arrays import F64, MAX_NARROW, Index, Mask
+from skewscope.engine.model.arrays import F64, MAX_NARROW, Index, Mask, take_in_rows
 
 TO_SIGMA = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution."""
@@ -71,8 +71,8 @@ def _median_without(ordered: F64, count: np.ndarray, rank: np.ndarray) -> F64:
     rest = (count - 1)[:, None]
     low, high = np.maximum(rest - 1, 0) // 2, np.maximum(rest, 0) // 2
     most = ordered.shape[1] - 1
-    a = np.take_along_axis(ordered, np.minimum(low + (low >= rank), most), axis=1)
-    b = np.take_along_axis(ordered, np.minimum(high + (high >= rank), most), axis=1)
+    a = take_in_rows(ordered, np.minimum(low + (low >= rank), most))
+    b = take_in_rows(ordered, np.minimum(high + (high >= rank), most))
     return np.where(rest > 0, _midpoint(a, b), np.nan)
 
 
@@ -109,7 +109,7 @@ def peer_highest(x: F64) -> F64:
     """The largest of the others; needs one."""
     known, count = _known_mask(x)
     ordered = sort_rows(x)
-    first, second = (np.take_along_axis(ordered, np.maximum(count - n, 0)[:, None], axis=1) for n in (1, 2))
+    first, second = (take_in_rows(ordered, np.maximum(count - n, 0)[:, None]) for n in (1, 2))
     found = np.where(x == first, second, first)
     return np.where(known & (count >= 2)[:, None], found, np.nan)
 
@@ -164,7 +164,7 @@ def _order_statistic_without_self(ordered: F64, x: F64, place: np.ndarray) -> F6
     if np.count_nonzero(place == first) == len(place):
         here, next_ = ordered[:, first, None], ordered[:, min(first + 1, most), None]
     else:
-        here, next_ = (np.take_along_axis(ordered, np.minimum(place + n, most)[:, None], axis=1) for n in (0, 1))
+        here, next_ = (take_in_rows(ordered, np.minimum(place + n, most)[:, None]) for n in (0, 1))
     # No member lies between the two: each is drawn to the nearer one and needs the other one.
     # What two numbers and either of them have not in common is the other one, bit by bit.
     nearer = np.minimum(np.maximum(x, here), next_)
@@ -193,8 +193,8 @@ def peer_spread(x: F64) -> F64:
 def _median(x: F64) -> F64:
     count = _known_mask(x)[1][:, None]
     ordered = sort_rows(x)
-    a = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=1)
-    b = np.take_along_axis(ordered, np.minimum(count // 2, x.shape[1] - 1), axis=1)
+    a = take_in_rows(ordered, np.maximum(count - 1, 0) // 2)
+    b = take_in_rows(ordered, np.minimum(count // 2, x.shape[1] - 1))
     return _midpoint(a, b)[:, 0]
 
 
@@ -248,7 +248,7 @@ def average(x: F64) -> F64:
 def lower_median(x: F64) -> F64:
     """The lower median of the known members of each row: a value that one of them has."""
     count = _known_mask(x)[1][:, None]
-    return np.take_along_axis(sort_rows(x), np.maximum(count - 1, 0) // 2, axis=1)[:, 0]
+    return take_in_rows(sort_rows(x), np.maximum(count - 1, 0) // 2)[:, 0]
 
 
 def count_known(x: F64) -> F64:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, MAX_NARROW, Index
+from skewscope.engine.model.arrays import F64, MAX_NARROW, Index, append_value
 from skewscope.engine.model.topology import FLEET, Group, Topology
 from skewscope.rules.entity_kinds import CONTAINERS, KINDS
 from skewscope.rules.expression import Peers
@@ -60,7 +60,7 @@ class SetBucket:
         if self._begin >= 0:
             found = values[self._begin : self._begin + self.members.size].reshape(self.members.shape)
             return np.asfortranarray(found) if self.is_narrow else found
-        values = values if self._is_full else np.append(values, np.nan)
+        values = values if self._is_full else append_value(np.asarray(values, np.float64), np.nan)
         return values[self._transposed].T if self.is_narrow else values[self.members]
 
     def reduce(self, values: F64, reduce: Callable[[F64], F64]) -> F64:

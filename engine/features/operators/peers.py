@@ -18,7 +18,7 @@ from skewscope.engine.features.operators.protocol import (
     register,
 )
 from skewscope.engine.ingest.samples import CommonTimestamp, merge_timestamps
-from skewscope.engine.model.arrays import F64, Mask
+from skewscope.engine.model.arrays import F64, Mask, append_value
 from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySets, EntitySubset, SetSelection
 from skewscope.rules.expression import Expr
 from skewscope.rules.signatures import RuleFunction
@@ -409,7 +409,7 @@ class Lift(Operator):
 
     def _propagate(self, value: Any) -> Values:
         """Returns [lower entity] the [upper entity] values."""
-        padded: Values = np.append(value, value.dtype.type(self.default))
+        padded: Values = append_value(value, self.default)
         return padded[self.entities.container_index(self.lower, self.upper)]
 
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> Values:
@@ -421,7 +421,7 @@ class Lift(Operator):
         return found
 
     def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
-        padded: Mask = np.append(args[0][1], False)
+        padded: Mask = append_value(args[0][1], False)
         return padded[self.entities.container_index(self.lower, self.upper)]
 
     def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> Values:  # noqa: ARG002
@@ -455,7 +455,7 @@ class FrontEnd(Operator):
 
     def _propagate(self, value: F64) -> F64:
         """Returns [group or replica] the [node] values."""
-        return np.append(value, np.nan)[self.node_index]
+        return append_value(value, np.nan)[self.node_index]
 
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:
         nodes = self.node_index[subset.indices]
@@ -463,7 +463,7 @@ class FrontEnd(Operator):
         return np.where(nodes >= 0, value, np.nan)
 
     def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
-        front: Mask = np.append(args[0][1], False)[self.node_index]
+        front: Mask = append_value(args[0][1], False)[self.node_index]
         return unknown & front
 
     def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> F64:  # noqa: ARG002
