@@ -47,7 +47,7 @@ MAX_TICKS = 10_000_000
 TICK_COST_S, SIGNAL_COST_S, SERIES_COST_S = 0.7e-3, 0.1e-3, 12e-9
 """Seconds of work of a tick, and for each signal and each series in it, on a fast machine: what is refused is too much
 on any (`bench/test_bench_large.py`, `bench/hostile_inputs.py`)."""
-OBJECTS_PER_COLLECTION = 50_000
+OBJECTS_PER_COLLECTION = 250_000
 """New objects after which Python searches for garbage in cycles, of which a replay makes hardly any."""
 
 

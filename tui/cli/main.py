@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.adapters.runtime.watchdog import bound_work
+from skewscope.kb.garbage import pause_collection
 from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_name
 from skewscope.tui.cli import (
     actions,
@@ -119,9 +120,10 @@ TimeRange = tuple[float | None, float | None]
 def _replay(
     recording: Path | None, *, workers: int | None = None, progress: bool = True, span: TimeRange = (None, None)
 ) -> "ReplayResult":
-    from skewscope.adapters.formats.bounds import REPLAY_TIMES  # noqa: PLC0415
-    from skewscope.adapters.inputs.recording import clip_recording, demo_path, open_recording  # noqa: PLC0415
-    from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
+    with pause_collection():  # what is imported stays
+        from skewscope.adapters.formats.bounds import REPLAY_TIMES  # noqa: PLC0415
+        from skewscope.adapters.inputs.recording import clip_recording, demo_path, open_recording  # noqa: PLC0415
+        from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
 
     path = recording or demo_path()
     try:
