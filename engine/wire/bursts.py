@@ -50,7 +50,7 @@ class GapThreshold:
         """
         self.histogram *= 0.5 ** (seconds / MEMORY)
         logs = np.log10(np.clip(gaps[gaps > 0], 1.1e-7, 9e2))
-        self.histogram += np.histogram(logs, EDGES)[0]
+        self.histogram += _count_by_bin(logs)
         if self.histogram.sum() >= 2:
             self.value = otsu_threshold(self.histogram, self.usual_share)
             upper = np.where(EDGES[1:] > np.log10(self.value), self.histogram, 0.0)
@@ -59,6 +59,14 @@ class GapThreshold:
             if wider > self.value and between * 2 * steps >= upper.sum():
                 self.value = wider
         return self.value
+
+
+def _count_by_bin(logs: F64) -> I64:
+    """Returns [bin] the numbers of logarithms, as `np.histogram` over `EDGES` does; none is NaN."""
+    ordered = np.sort(logs)
+    below = ordered.searchsorted(EDGES)
+    below[-1] = ordered.searchsorted(EDGES[-1], side="right")
+    return np.asarray(np.diff(below))
 
 
 def otsu_threshold(heap: F64, usual: float = USUAL_SHARE) -> float:

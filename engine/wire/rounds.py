@@ -77,27 +77,33 @@ class RoundReader:
             self.pending = found.take(np.arange(len(found))[-8:])
             return _no_rounds(senders)
         found = found.take(np.isin(found.stream, senders))
-        self._learn_period(found)
+        order = order_by(found.stream, found.begin)
+        self._learn_period(found, order)
         quiet = np.flatnonzero(np.diff(found.begin) > SILENCE * self.period) + 1
-        first = self._first(found, len(senders), quiet)
-        begins = _round_begins(found, first, quiet)
+        following = _next_begin(found, order)
+        first = self._first(found, following, len(senders), quiet)
+        begins = _round_begins(following, first, quiet)
         if until - found.begin[-1] > SILENCE * self.period:
             begins = np.append(begins, len(found))
         return self._collect(found, begins, senders, quiet)
 
-    def _learn_period(self, found: Bursts) -> None:
-        order = order_by(found.stream, found.begin)
+    def _learn_period(self, found: Bursts, order: I64) -> None:
         step = np.diff(found.begin[order])[np.diff(found.stream[order]) == 0]
         if len(step):
             now = median(step)
             near = self.period / PERIOD_JUMP < now < self.period * PERIOD_JUMP
             self.period = self.period + 0.3 * (now - self.period) if near else now
 
-    def _first(self, found: Bursts, senders: int, quiet: I64) -> int:
-        """Row of the burst at which the first round begins."""
+    def _first(self, found: Bursts, following: I64, senders: int, quiet: I64) -> int:
+        """Row of the burst at which the first round begins; `following` [burst] is the row of the next round."""
         stretch = found.take(np.arange(int(quiet[0]))) if len(quiet) else found
-        following = _next_begin(stretch).tolist()
-        readings = {row: _reading(stretch, following, row, senders) for row in _candidates(stretch, senders)}
+        if len(quiet):
+            following = _next_begin(stretch, order_by(stretch.stream, stretch.begin))
+        if self.is_certain and _is_mostly_whole(following, senders):
+            self.is_carried = True
+            return 0
+        rows = following.tolist()
+        readings = {row: _reading(stretch, rows, row, senders) for row in _candidates(stretch, senders)}
         most = max(r.rounds for r in readings.values())
         self.is_certain &= readings[0].rounds >= MIN_WHOLE_SHARE * most
         first = 0 if most < 2 or self.is_certain else _likeliest_row(readings, carried=self.is_carried)
@@ -130,20 +136,31 @@ def _active_senders(bursts: Bursts) -> I64:
     return np.flatnonzero((count > 0) & (count >= MIN_SENDER_SHARE * count.max(initial=0)))
 
 
-def _next_begin(found: Bursts) -> I64:
-    """Returns [burst], for each as a round's first, the row that begins the next round; len(found) if none."""
+def _next_begin(found: Bursts, order: I64) -> I64:
+    """Returns [burst], for each as a round's first, the row that begins the next round; len(found) if none.
+
+    `order` is that by stream, then time.
+    """
     n = len(found)
-    order = order_by(found.stream, found.begin)
     again = np.full(n, n)
     same = found.stream[order[1:]] == found.stream[order[:-1]]
     again[order[:-1][same]] = order[1:][same]
     return np.asarray(np.minimum.accumulate(again[::-1])[::-1])
 
 
-def _round_begins(found: Bursts, first: int, quiet: I64) -> I64:
-    """Returns [round] the rows at which rounds begin, from `first` on; a long silence always begins one."""
-    n = len(found)
-    following = _next_begin(found)
+def _is_mostly_whole(following: I64, senders: int) -> bool:
+    """Returns whether the rounds from the first burst on are so many that no other reading has many more."""
+    begins = reachable_rows(following.tolist(), 0)
+    whole = np.count_nonzero(np.diff(begins, append=len(following)) == senders)
+    return bool(whole >= MIN_WHOLE_SHARE * (len(following) // senders))
+
+
+def _round_begins(following: I64, first: int, quiet: I64) -> I64:
+    """Returns [round] the rows at which rounds begin, from `first` on; a long silence always begins one.
+
+    `following` [burst] is the row that begins the next round where no silence does.
+    """
+    n = len(following)
     if len(quiet):
         at = np.searchsorted(quiet, np.arange(n), side="right")
         following = np.minimum(following, np.append(quiet, n)[at])

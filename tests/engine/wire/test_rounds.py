@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skewscope.engine.wire.bursts import EDGES, Bursts, otsu_threshold
+from skewscope.engine.wire import rounds
+from skewscope.engine.wire.bursts import EDGES, Bursts, _count_by_bin, otsu_threshold
 from skewscope.engine.wire.join import merge_lags
+from skewscope.engine.wire.rounds import RoundReader
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageReader
 from tests.support.traffic import Shape, mesh, pipeline, ring, told
 
@@ -141,3 +143,31 @@ def test_a_burst_that_the_wire_broke_in_two_does_not_make_a_stage_slow(doubled):
         part = {stream: times[(times >= low) & (times < high)] for stream, times in streams.items()}
         took += reader.read(bursts_of(part)).duration.tolist()
     assert np.mean(np.abs(np.array(took) - 0.018) < 0.005) > 0.95
+
+
+@given(st.lists(st.one_of(st.floats(-8, 4), st.sampled_from(EDGES.tolist())), max_size=40))
+def test_gaps_are_counted_by_bin_as_numpy_counts_them(logs):
+    values = np.array(logs)
+    assert _count_by_bin(values).tolist() == np.histogram(values, EDGES)[0].tolist()
+
+
+@given(seed=st.integers(0, 1 << 16), senders=st.integers(2, 5), lost=st.sampled_from([0.0, 0.02, 0.3]))
+def test_a_certain_reading_is_checked_as_well_without_the_others(seed, senders, lost):
+    rng = np.random.default_rng(seed)
+    begin = np.arange(400) // senders * 10e-3 + np.arange(400) % senders * 1e-3 + rng.random(400) * 5e-4
+    begin[200:] += 3.0  # a silence shows where rounds begin
+    kept = rng.random(400) >= lost
+    stream = (np.arange(400) % senders)[kept]
+    bursts = Bursts(stream, begin[kept], begin[kept] + 1e-4, np.ones(kept.sum()))
+    found = []
+    for is_quick in (True, False):
+        reader, told_rounds = RoundReader(), []
+        with pytest.MonkeyPatch.context() as patch:
+            if not is_quick:
+                patch.setattr(rounds, "_is_mostly_whole", lambda *_: False)
+            for first in range(6):
+                some = bursts.take((bursts.begin >= first) & (bursts.begin < first + 1))
+                told_rounds.append(reader.read(some, first + 1.0).begin.tolist())
+        found.append((told_rounds, reader.is_certain, reader.is_carried, reader.period))
+    assert repr(found[0]) == repr(found[1])
+    assert any(map(len, found[0][0]))

@@ -1,0 +1,50 @@
+"""Short forms of numpy's functions give what those give."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.engine.model.arrays import append_value, sort_unique, take_in_rows
+from skewscope.engine.wire.keys import renumber
+
+NUMBERS = st.lists(st.integers(0, 9), max_size=30)
+
+
+@given(NUMBERS, st.sampled_from([np.float64, np.int64, np.uint64]))
+def test_each_value_once_in_order(numbers, kind):
+    values = np.array(numbers, kind)
+    found = sort_unique(values)
+    assert found.dtype == kind
+    assert found.tobytes() == np.unique(values).tobytes()
+
+
+@given(NUMBERS)
+def test_numbers_anew_are_those_of_their_places(numbers):
+    values = np.array(numbers, np.int64)
+    whose, row = np.unique(values, return_inverse=True)
+    found = renumber(values)
+    assert found[0].tolist() == whose.tolist()
+    assert found[1].tolist() == row.tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "last"),
+    [
+        (np.array([1.0, np.nan]), np.nan),
+        (np.array([1, -1], np.int8), 0),
+        (np.array([True]), False),
+        (np.array(2.0), 1.0),
+    ],
+)
+def test_one_more_value(values, last):
+    found = append_value(values, last)
+    assert found.dtype == values.dtype
+    np.testing.assert_array_equal(found, np.append(values, values.dtype.type(last)))
+
+
+@given(st.integers(0, 5), st.integers(1, 4), st.integers(0, 99))
+def test_places_in_rows(rows, width, seed):
+    rng = np.random.default_rng(seed)
+    values, places = rng.random((rows, 6)), rng.integers(0, 6, (rows, width))
+    np.testing.assert_array_equal(take_in_rows(values, places), np.take_along_axis(values, places, axis=1))
