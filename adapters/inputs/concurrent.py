@@ -7,7 +7,7 @@ the end: whoever judges begins again when new ones come.
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -76,7 +76,7 @@ class InputPart:
 class _PartReader:
     """Reads one input part by part."""
 
-    def __init__(self, recording: Recording, names: MetricResolver, place: int, source: Input) -> None:
+    def __init__(self, recording: Recording, names: Callable[[], MetricResolver], place: int, source: Input) -> None:
         self._recording, self._names, self._place, self._source = recording, names, place, source
         self._registry = BoundedRegistry(recording.display_path(source.path), KNOWN_SERIES.limit())
         self._parts = self._iter_parts()
@@ -89,7 +89,7 @@ class _PartReader:
         if _has_parts(self._source):
             yield from reader.read_parts(self._source, self._recording, self._registry)
         else:
-            yield math.inf, reader.read(self._source, self._recording, self._registry, self._names)
+            yield math.inf, reader.read(self._source, self._recording, self._registry, self._names())
 
     def read_part(self) -> InputPart:
         """Returns the next part; the last one has the result."""
@@ -114,7 +114,7 @@ class _PartReader:
 
 def read_in_step(recording: Recording, known: Catalogue, sources: Mapping[int, Input]) -> Iterator[InputPart]:
     """Yields the parts of several inputs, by their places: always one of an input that is furthest behind."""
-    names = MetricResolver(known, recording.topology, recording.mapping)
+    names = partial(MetricResolver, known, recording.topology, recording.mapping)
     readers = {place: _PartReader(recording, names, place, source) for place, source in sources.items()}
     ends = [(-math.inf, place) for place in sorted(readers)]
     while ends:
@@ -184,7 +184,7 @@ class ConcurrentInputs:
     """The inputs of a recording, of which other processes read some; leaving the context ends these."""
 
     def __init__(self, recording: Recording, known: Catalogue, readers: int) -> None:
-        """Starts so many processes.
+        """Starts so many processes, and one for small inputs of which all must have come before the first tick.
 
         Raises:
             InputError: the inputs have too many bytes.
@@ -204,7 +204,10 @@ class ConcurrentInputs:
         self.series_count = 0
         """Series so far, each input by itself."""
         self.samples = self._stored = 0
-        shares = _share_out({place: self._sizes[place] for place in self.received}, readers)
+        # What must have come before the first tick is read by a process of its own: it is not to wait for the others.
+        first = [place for place, one in self.received.items() if one.is_whole]
+        others = {place: self._sizes[place] for place, one in self.received.items() if not one.is_whole}
+        shares = [first, *_share_out(others, readers)] if first else _share_out(others, readers)
         self._streams: list[ItemStream] = []
         try:
             for places in shares:
@@ -322,7 +325,7 @@ class ConcurrentInputs:
         return [found[place] for place in range(len(self.sources))]
 
 
-def _share_out(sizes: Mapping[int, int], count: int) -> Sequence[Iterable[int]]:
+def _share_out(sizes: Mapping[int, int], count: int) -> list[list[int]]:
     """Returns the places of inputs, by their sizes in bytes, in so many shares of about the same size."""
     shares: list[list[int]] = [[] for _ in range(count)]
     totals = [0] * count
