@@ -16,7 +16,7 @@ from skewscope.engine.features.transfer import transfer_features
 from skewscope.engine.incidents.alerts import Calibration, EvidenceSpec, RuleInfo, load_calibration
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.incidents.tracker import order_for_contract as order_incidents
-from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesKey, SeriesTable
+from skewscope.engine.ingest.feed import TICK_S, Block, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.series_state import WATERMARK, SampleCounts
 from skewscope.engine.ingest.transfer import match_series, transfer_series
 from skewscope.engine.judge.judge import Detector
@@ -49,9 +49,6 @@ __all__ = [
     "build_rule_info",
     "order_incidents",
 ]
-
-TICK_S = 1.0
-"""Seconds of data between two evaluations of the rules."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,7 @@ from skewscope.adapters.mapping.engines import EngineLedger
 from skewscope.adapters.mapping.name_mapping import NameMapping, read_mapping
 from skewscope.adapters.mapping.names import MetricResolver, UnmappedMetric
 from skewscope.adapters.runtime.processes import ProcessEndedError, map_parallel
-from skewscope.engine.engine import TICK_S
-from skewscope.engine.ingest.feed import Block, SeriesTable
+from skewscope.engine.ingest.feed import TICK_S, Block, SeriesTable
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb import yamlfile

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from skewscope.engine.engine import TICK_S
-from skewscope.engine.ingest.feed import SeriesTable
+from skewscope.engine.ingest.feed import TICK_S, SeriesTable
 from skewscope.engine.model.arrays import F64
 
 TICKS_S = (TICK_S, 2.0, 5.0, 10.0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from skewscope.adapters.inputs.recording import Recording, RecordingData, combin
 from skewscope.adapters.mapping.engines import EngineLedger
 from skewscope.adapters.mapping.names import UnmappedMetric
 from skewscope.adapters.runtime.pace import choose_tick
-from skewscope.adapters.runtime.playback import TickPlayer
 from skewscope.adapters.runtime.read_ahead import (
     FIRST_DEPTH,
     ReadAheadSamples,
@@ -24,14 +24,15 @@ from skewscope.adapters.runtime.read_ahead import (
     wait_for_depth,
     wait_for_stretch,
 )
-from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span, build_runtime
-from skewscope.adapters.view.builder import ViewBuilder, ViewHistory
-from skewscope.engine.engine import TICK_S
-from skewscope.engine.ingest.feed import Block, SeriesTable
+from skewscope.engine.ingest.feed import TICK_S, Block, SeriesTable
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, Problem
+
+if TYPE_CHECKING:  # readers begin before the engine is imported, which takes as long as reading seconds of a capture
+    from skewscope.adapters.runtime.runtime import Runtime, Snapshot
+    from skewscope.adapters.view.builder import ViewHistory
 
 Progress = Callable[[str, float], None]
 """Receives the current step and the share of all work that is done."""
@@ -56,7 +57,7 @@ class ReplayResult:
     """Result of a replay."""
 
     incidents: tuple[Incident, ...]
-    snapshots: tuple[Snapshot, ...]
+    snapshots: "tuple[Snapshot, ...]"
     """The last one, or one per tick with `keep_snapshots`."""
     topology: Topology
     warnings: tuple[str, ...]
@@ -90,7 +91,7 @@ def replay(
     workers: int | None = 1,
     keep_snapshots: bool = False,
     through: Callable[[Topology], TickFilter] | None = None,
-    history: ViewHistory | None = None,
+    history: "ViewHistory | None" = None,
     most_seconds: float = math.inf,
 ) -> ReplayResult:
     """Replays a recording and returns its incidents.
@@ -98,8 +99,8 @@ def replay(
     Args:
         path: folder of the recording, or an opened recording.
         progress: receives the progress.
-        workers: processes that read the inputs; None: as many as pay. More than one are spawned, so a script that
-            asks for them needs `if __name__ == "__main__"`.
+        workers: processes that read the inputs and judge them; None: as many as pay. More than one are copies of this
+            one, or spawned, so a script that asks for them needs `if __name__ == "__main__"`.
         keep_snapshots: keep the snapshot of every tick, not only the last one.
         through: builds a filter of samples for a topology, to test what a diagnosis rests on.
         history: receives a view of every tick, for a console.
@@ -118,6 +119,8 @@ def replay(
                 return _replay_while_reading(inputs, recording, report, most_seconds)
         except NotConcurrentError:
             pass
+    from skewscope.adapters.runtime.runtime import build_runtime  # noqa: PLC0415
+
     loaded = load(recording, known, lambda what, share: report(f"read {what}", share * READ_SHARE), workers)
     tick = recording.tick or choose_tick(loaded.samples.tick_numbers(TICK_S), loaded.table)
     recording = replace(recording, tick=tick)
@@ -134,7 +137,7 @@ def replay(
 
 
 def _build_result(
-    loaded: RecordingData, recording: Recording, runtime: Runtime, snapshots: Sequence[Snapshot]
+    loaded: RecordingData, recording: Recording, runtime: "Runtime", snapshots: "Sequence[Snapshot]"
 ) -> ReplayResult:
     """Returns the result of a replay after its last tick."""
     return ReplayResult(
@@ -159,6 +162,8 @@ def _replay_while_reading(
         NotConcurrentError: they must be read before.
         InputError: a process ended; or all problems of the catalogue or the rules.
     """
+    from skewscope.adapters.runtime.runtime import Span, build_runtime  # noqa: PLC0415
+
     known = catalogue()
     inputs.read_rest(lambda what, share: report(f"read {what}", share * READ_SHARE))
     depth: float = FIRST_DEPTH
@@ -189,11 +194,13 @@ def _play_while_reading(
     samples: ReadAheadSamples,
     inputs: ConcurrentInputs,
     recording: Recording,
-    runtime: Runtime,
+    runtime: "Runtime",
     report: Progress,
     most_seconds: float,
 ) -> float | None:
     """Plays all ticks as their samples come; returns the end of the last one in seconds, None without any."""
+    from skewscope.adapters.runtime.playback import TickPlayer  # noqa: PLC0415
+
     player = TickPlayer(runtime.engine, samples.table)
     start = -math.inf if recording.start is None else recording.start
     until, last, ticks, sampled, done = -math.inf, None, 0, 0, 0.0
@@ -249,9 +256,10 @@ def _count_by_reason(unmapped: tuple[UnmappedMetric, ...]) -> dict[str, int]:
     return counts
 
 
-def _view_recorder(history: ViewHistory, runtime: Runtime, recording: Recording) -> Callable[[Snapshot], None]:
+def _view_recorder(history: "ViewHistory", runtime: "Runtime", recording: Recording) -> "Callable[[Snapshot], None]":
     """Returns a function that adds the view of each tick to a history."""
     from skewscope.adapters.inputs.excerpt import write_excerpt  # noqa: PLC0415 - rarely used
+    from skewscope.adapters.view.builder import ViewBuilder  # noqa: PLC0415 - rarely used
 
     history.topology = recording.topology
     history.exporter = lambda folder, begin, end: write_excerpt(recording, folder, begin, end)
@@ -265,12 +273,15 @@ def _keep_all(block: Block, _table: SeriesTable) -> Block:
 def _play(
     loaded: RecordingData,
     recording: Recording,
-    runtime: Runtime,
+    runtime: "Runtime",
     through: TickFilter,
-    sinks: Collection[Callable[[Snapshot], None]],
+    sinks: "Collection[Callable[[Snapshot], None]]",
     report: Progress,
-) -> Snapshot:
+) -> "Snapshot":
     """Plays all ticks and returns the last snapshot; `sinks` receive the snapshot of every tick."""
+    from skewscope.adapters.runtime.playback import TickPlayer  # noqa: PLC0415
+    from skewscope.adapters.runtime.runtime import Span  # noqa: PLC0415
+
     ends = list(tick_ends(loaded, recording))
     parts = loaded.samples.cut(ends, -math.inf if recording.start is None else recording.start)
     span = Span(loaded.start, loaded.end, loaded.input_hash)

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F64, I32, Index
 
+TICK_S = 1.0
+"""Seconds of data between two evaluations of the rules."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SeriesKey:

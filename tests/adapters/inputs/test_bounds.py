@@ -123,7 +123,7 @@ def test_rows_of_a_table_are_counted_before_it_is_read(tmp_path, monkeypatch):
 
 def test_work_is_estimated_before_it_is_begun(tmp_path, monkeypatch):
     text = "".join(SAMPLE.format(n % 8, 1700000000 + n) for n in range(2000)) + "# EOF\n"
-    monkeypatch.setattr("skewscope.adapters.runtime.replay.build_runtime", None)
+    monkeypatch.setattr("skewscope.adapters.runtime.runtime.build_runtime", None)
     with pytest.raises(InputError, match=r"found about 2 s of work \(2000 ticks of 8 series\), expected at most 1 s"):
         replay(recording(tmp_path, text), most_seconds=1)
 
