@@ -279,7 +279,11 @@ def renumber_series(piece: InputSamples, best: BestRanks, table: SeriesTable) ->
         ],
         np.int32,
     )
-    block = piece.block
+    return number_samples(piece.block, numbers)
+
+
+def number_samples(block: Block, numbers: I32) -> TimedSamples:
+    """Returns the samples of series that have a number, [series of the input], in order of time."""
     if (numbers < 0).any():
         wanted = numbers[block.series] >= 0
         block = Block(block.time[wanted], block.series[wanted], block.value[wanted])

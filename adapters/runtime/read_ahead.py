@@ -12,9 +12,11 @@ from skewscope.adapters.inputs.merge import (
     MergedSamples,
     TimedSamples,
     merge_series,
+    number_samples,
     renumber_series,
 )
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, concat_blocks, empty_block
+from skewscope.engine.model.arrays import I32
 
 FIRST_DEPTH = 2
 """Parts of each input that have come when the first tick is judged: most series are known by then."""
@@ -29,19 +31,21 @@ class _Feed:
     """The samples of one input, taken stretch by stretch."""
 
     source: ReceivedInput
+    numbers: I32
+    """[series of the input] numbers in the table; -1 for those that do not count."""
     _begun: int = 0
     """Blocks of which samples were taken."""
     _left: Block = field(default_factory=empty_block)
     """Samples of these that were not taken yet."""
 
-    def take_samples(self, until: float) -> Block:
+    def take_samples(self, until: float) -> TimedSamples:
         """Returns the samples up to a time that were not taken before, in order of time."""
         blocks = self.source.blocks[self._begun :]
         self._begun += len(blocks)
         whole = concat_blocks([self._left, *blocks])
         end = int(np.searchsorted(whole.time, until, side="right"))
         self._left = Block(whole.time[end:], whole.series[end:], whole.value[end:])
-        return Block(whole.time[:end], whole.series[:end], whole.value[:end])
+        return number_samples(Block(whole.time[:end], whole.series[:end], whole.value[:end]), self.numbers)
 
 
 class ReadAheadSamples:
@@ -52,11 +56,12 @@ class ReadAheadSamples:
         self._inputs, self.table = inputs, table
         self.series_count, self._taken = inputs.series_count, 0
         received = inputs.list_successive()
-        merged, self._best = merge_series([*whole, *(one.bare_samples() for one in received)])
+        merged, best = merge_series([*whole, *(one.bare_samples() for one in received)])
         for key in merged.keys:
             table.number(key)
-        self._whole = tuple(renumber_series(piece, self._best, table) for piece in whole)
-        self._feeds = [_Feed(one) for one in received]
+        self._whole = tuple(renumber_series(piece, best, table) for piece in whole)
+        bare = (renumber_series(one.bare_samples(), best, table) for one in received)
+        self._feeds = [_Feed(one, each.numbers) for one, each in zip(received, bare, strict=True)]
 
     def list_ends(self) -> dict[SeriesKey, float]:
         """Returns the ends of the inputs of which all have come, as `MergedSamples.list_ends` does."""
@@ -71,7 +76,7 @@ class ReadAheadSamples:
         """
         self.check_series()
         whole = tuple(_cut_samples(piece, after, until) for piece in self._whole)
-        found = MergedSamples((*whole, *(self._take_received(feed, until) for feed in self._feeds)))
+        found = MergedSamples((*whole, *(feed.take_samples(until) for feed in self._feeds)))
         self._taken += len(found)
         return found
 
@@ -84,11 +89,6 @@ class ReadAheadSamples:
         """Raises SeriesAddedError where series came that the table has not."""
         if self._inputs.series_count != self.series_count:
             raise SeriesAddedError
-
-    def _take_received(self, feed: _Feed, until: float) -> TimedSamples:
-        one = feed.source
-        samples = InputSamples(tuple(one.keys), tuple(one.ranks), feed.take_samples(until))
-        return renumber_series(samples, self._best, self.table)
 
 
 def _cut_samples(piece: TimedSamples, after: float, until: float) -> TimedSamples:
