@@ -4,6 +4,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skewscope.adapters.formats.file_kinds import has_file
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError
@@ -20,7 +21,7 @@ HINT = "Paths are relative to the folder of this file."
 
 def check_files(fields: FieldReader, config: "AgentConfig") -> None:
     """Reports the problems of each file at the field that names it."""
-    if Path(config.topology).is_file():
+    if has_file(Path(config.topology)):
         try:
             fields.problems += parse_topology(read(Path(config.topology)))[1]
         except InputError as error:
@@ -31,10 +32,10 @@ def check_files(fields: FieldReader, config: "AgentConfig") -> None:
         places += [((*at, name), getattr(controller, name)) for name in FILE_FIELDS]
         _check_certificates(fields, at, controller)
         token = Path(controller.token_file)
-        if controller.token_file and token.is_file() and not _is_printable(token):
+        if controller.token_file and has_file(token) and not _is_printable(token):
             fields.add_problem((*at, "token_file"), "characters that do not print", "a token, in ASCII")
     for place, file in places:
-        if file and not Path(file).is_file():
+        if file and not has_file(Path(file)):
             fields.add_problem(place, f"no file {file!r}", "a file that can be read", HINT)
 
 
@@ -51,11 +52,11 @@ def _check_certificates(fields: FieldReader, at: FieldPath, controller: "Control
     """Reports files that OpenSSL cannot use."""
     ca, certificate, key = controller.ca_file, controller.certificate_file, controller.key_file
     try:
-        context = ssl.create_default_context(cafile=ca if Path(ca).is_file() else None)
+        context = ssl.create_default_context(cafile=ca if has_file(Path(ca)) else None)
     except OSError:
         fields.add_problem((*at, "ca_file"), f"{ca!r}, which cannot be used", "certificates in PEM form")
         return
-    if Path(certificate).is_file() and Path(key).is_file():
+    if has_file(Path(certificate)) and has_file(Path(key)):
         try:
             context.load_cert_chain(certificate, key, password=str)
         except OSError:

@@ -21,6 +21,7 @@ from skewscope.adapters.controller.recorder import RecordingRetention
 from skewscope.adapters.controller.silences import MAX_DAYS, MAX_SHARE, SilenceLimits
 from skewscope.adapters.controller.store_file import is_database
 from skewscope.adapters.fleet.fleet_settings import FleetSettings
+from skewscope.adapters.formats.file_kinds import find_refusal, has_anything, has_file, has_folder
 from skewscope.adapters.sources import source_kinds
 from skewscope.adapters.targets import target_kinds
 from skewscope.engine.model.topology import Topology
@@ -224,7 +225,7 @@ def _check_files(fields: FieldReader, config: ControllerConfig) -> None:
             fields.add_problem(at, f"{path.name!r}, which is {others[place]}", "a file of its own")
         elif path is not None:
             others[place] = "the " + at[0]
-    if config.store.is_file() and not is_database(config.store):
+    if has_file(config.store) and not is_database(config.store):
         hint = "Give the store a name of its own: it is made if there is none."
         fields.add_problem(("store", "path"), f"{config.store.name!r}, which is no database", "a database", hint)
 
@@ -279,16 +280,20 @@ def _parse_store(fields: FieldReader, folder: Path) -> Path:
 
 def _find_no_file(path: Path) -> str:
     """Returns why there can be no regular file at a path, in words; '' if there can be or is one."""
-    if not path.parent.is_dir():
+    if refusal := find_refusal(path):
+        return f"{str(path)!r:.60}, which cannot be a name ({refusal})"
+    if not has_folder(path.parent):
         return f"no folder {str(path.parent)!r}"
-    if path.is_dir():
+    if has_folder(path):
         return f"a folder, {str(path)!r}"
-    return f"{str(path)!r}, which is no regular file" if path.exists() and not path.is_file() else ""
+    return f"{str(path)!r}, which is no regular file" if has_anything(path) and not has_file(path) else ""
 
 
 def _parse_record(fields: FieldReader, folder: Path) -> Path | None:
     name = _parse_mapping(fields, ("record",), ("path",), ("retention_hours", "retention_gib"))
-    if name and (folder / name).exists() and not (folder / name).is_dir():
+    if name and (refusal := find_refusal(folder / name)):
+        fields.add_problem(("record", "path"), f"{name!r:.60}, which cannot be a name ({refusal})", "a folder")
+    elif name and has_anything(folder / name) and not has_folder(folder / name):
         fields.add_problem(("record", "path"), f"{name!r}, which is not a folder", "a folder")
     return folder / name if name else None
 
@@ -384,7 +389,7 @@ def _check_usable(fields: FieldReader, at: FieldPath, expected: str) -> Iterator
 
 def _parse_file(fields: FieldReader, at: FieldPath, folder: Path) -> str:
     name = fields.text(at)
-    if name and not (folder / name).is_file():
+    if name and not has_file(folder / name):
         fields.add_problem(
             at,
             f"no file {name!r}",

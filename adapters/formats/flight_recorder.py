@@ -243,12 +243,13 @@ def _parse_rank_text(text: str) -> tuple[int, ...] | None:
 
 
 def _to_int(value: object) -> int | None:
-    """Returns the integer of a number or of a text, as JSON dumps hold some; None for anything else."""
+    """Returns the integer of 64 bits of a number or of a text, as JSON dumps hold some; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     if isinstance(value, str) and not re.fullmatch(r"-?\d{1,20}", value):
         return None
-    return int(value)
+    number = int(value)
+    return number if abs(number) < 1 << 64 else None
 
 
 def _to_float(value: object) -> float | None:

@@ -26,6 +26,7 @@ from types import ModuleType
 
 from skewscope.adapters.formats.bounds import BYTES, INPUTS, KNOWN_SERIES
 from skewscope.adapters.formats.compression import observe_bytes
+from skewscope.adapters.formats.file_kinds import has_anything, has_file, has_folder
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.inputs.bounded_registry import SERIES_HINT, BoundedRegistry
 from skewscope.adapters.inputs.byte_progress import ByteProgress, Progress, SharedCounter, count_bytes
@@ -135,7 +136,7 @@ class Recording:
         """Returns the names of the files of an input that is a folder, sorted."""
         names = list(source.files) or self.list_files(source.path)
         if getattr(find_reader(source.kind), "OTHERS_LEFT_OUT", False):
-            return [name for name in names if self.resolve_path(f"{source.path}/{name}").is_file()]
+            return [name for name in names if has_file(self.resolve_path(f"{source.path}/{name}"))]
         return names
 
 
@@ -203,9 +204,9 @@ def open_recording(path: Path) -> Recording:
     Raises:
         InputError: all problems of `recording.yaml` and the topology.
     """
-    folder = path.parent if path.name == RECORDING_FILE and path.is_file() else path
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "no such folder"
+    folder = path.parent if path.name == RECORDING_FILE and has_file(path) else path
+    if not has_folder(folder):
+        found = "a file" if has_anything(folder) else "no such folder"
         raise InputError([Problem(str(folder), 0, "", found, f"a recording: a folder with {RECORDING_FILE}")])
     fields = FieldReader(yamlfile.read(folder / RECORDING_FILE))
     if fields.check_keys((), ("version", "topology", "inputs"), ("start", "end", "mapping", "tick", "note")):
@@ -319,9 +320,9 @@ def _parse_path(fields: FieldReader, at: FieldPath, folder: Path, *, is_folder: 
         fields.add_problem(at, f"{text!r}", "a path inside the recording's folder", "Copy the file into the folder.")
         return ""
     found = folder / path
-    if not (found.is_dir() if is_folder else found.is_file()):
+    if not (has_folder(found) if is_folder else has_file(found)):
         wanted = "a folder" if is_folder else "a file"
-        other = found.exists()
+        other = has_anything(found)
         hint = (
             ""
             if other

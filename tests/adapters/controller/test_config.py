@@ -175,6 +175,12 @@ def test_a_lock_and_a_store_are_regular_files(written, tmp_path, text):
             read(written(text.format(name)))
 
 
+@pytest.mark.parametrize("text", ["leader: {{lock: {}}}", "store: {{path: {}}}", "record: {{path: {}}}"])
+def test_a_name_that_the_system_refuses_is_told(written, text):
+    with pytest.raises(InputError, match=r"cannot be a name \(file name too long\)"):
+        read(written(text.format("a" * 500)))
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

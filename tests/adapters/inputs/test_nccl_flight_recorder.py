@@ -246,6 +246,16 @@ def test_dumps_as_json_say_the_same(tmp_path):
         assert (one.times.tolist(), one.values.tolist()) == (other.times.tolist(), other.values.tolist())
 
 
+@pytest.mark.parametrize("field", ["time_created_ns", "collective_seq_id", "pg_id"])
+def test_a_number_that_no_clock_or_count_reaches_is_told(tmp_path, field):
+    data = json.dumps(
+        {"comm_lib_version": "2.27", **dump([operation(1, 1)]), "entries": [{**operation(1, 1), field: 10**400}]}
+    )
+    (tmp_path / "rank0.json").write_text(data)
+    with pytest.raises(InputError, match=rf"entries\[0\]\.{field}: found 1000"):
+        read_series(files_of(tmp_path), "d")
+
+
 def test_a_rank_with_nothing_pending_is_placed_as_the_others_are(tmp_path):
     waits = dump([operation(21, 21, "scheduled")])
     series = read_series(files_of(write(tmp_path / "dumps", {0: waits, 1: waits, 2: dump([], enqueued=20)})), "dumps")
