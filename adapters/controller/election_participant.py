@@ -34,6 +34,14 @@ class ControllerParticipant:
         """Parses the progress of the present or previous leader."""
         self.dispatcher.handover.receive_progress(self.clock.now(), text)
 
+    def list_missed(self) -> str:
+        """Returns what the leader has not reported, as a text for it; '' for nothing."""
+        return self.dispatcher.list_missed()
+
+    def receive_missed(self, text: str) -> None:
+        """Parses what a follower says that this controller, which leads, has not reported."""
+        self.dispatcher.receive_missed(text)
+
     async def on_leadership_change(self, leads: bool) -> None:
         """Records a change of leadership."""
         await self.note_leadership(leads)

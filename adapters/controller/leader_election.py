@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,8 @@ DEFAULT_LEASE = 15.0
 PUBLISH_TRIES, PUBLISH_PAUSE = 20, 0.02
 """Tries to write the progress at once, while another controller looks into the file, and seconds between two."""
 MAX_BYTES = 1 << 20
+MISSED_SUFFIX = ".missed"
+"""How the name of the file beside that of the lease ends, in which a follower writes what the leader did not report."""
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,10 @@ class FileLease:
     now: Callable[[], float] = time.monotonic
     other_content: bytes = b""
     """Content of the file when another controller last renewed it."""
+    message: str = ""
+    """What the leader is to know while this controller follows; '' for nothing."""
+    received: str = ""
+    """What a follower last wrote, while this controller leads."""
     term: int = 0
     """How often this controller has acquired the lease from another one, or from nobody: whoever led in between may
     have changed what it believes to know."""
@@ -87,7 +93,22 @@ class FileLease:
                 self.term += holder != self.name.encode()
                 # Measured from before the file was opened: storage may have blocked.
                 self._renewed_at = begun
+                self._take_message()
+            elif self.message:
+                self._message_file.write_text(self.message, encoding="utf-8")
         return self.is_held
+
+    @property
+    def _message_file(self) -> Path:
+        return self.lock.path.with_name(self.lock.path.name + MISSED_SUFFIX)
+
+    def _take_message(self) -> None:
+        """Reads what a follower wrote, once."""
+        with suppress(FileNotFoundError):
+            with self._message_file.open("rb") as file:
+                found = file.read(MAX_BYTES)
+            self._message_file.unlink()
+            self.received = found.decode("utf-8", "replace")
 
     def release(self, text: str = "") -> None:
         """Releases the lease, so that a successor need not wait for its end.
@@ -135,6 +156,14 @@ class ElectionParticipant(Protocol):
 
     def progress(self) -> str:
         """Returns its progress as one line."""
+        ...
+
+    def list_missed(self) -> str:
+        """Returns what the leader has not reported, as a text for it; '' for nothing."""
+        ...
+
+    def receive_missed(self, text: str) -> None:
+        """Parses what a follower says that this controller, which leads, has not reported."""
         ...
 
     def receive_progress(self, text: str) -> None:
@@ -209,10 +238,14 @@ class LeaderElection:
     async def _run(self, lease: FileLease) -> None:
         while True:
             if self.participant.is_able:
+                lease.message = self.participant.list_missed()
                 await self._attempt(partial(lease.acquire, self.participant.progress()), lease.lock.lease)
             if lease.other_content != self._other_content:
                 self._other_content = lease.other_content
                 self.participant.receive_progress(parse_progress(lease.other_content))
+            if lease.received and lease.is_held:
+                self.participant.receive_missed(lease.received)
+            lease.received = ""
             if self._was_leader != lease.is_held:
                 self._was_leader = lease.is_held
                 log.info("this controller %s", "leads and notifies" if lease.is_held else "follows, without notifying")

@@ -23,6 +23,7 @@ from skewscope.adapters.notify.base import (
     StateNotifier,
 )
 from skewscope.adapters.notify.handover import Handover
+from skewscope.adapters.notify.missed_openings import format_missed, parse_missed
 from skewscope.adapters.notify.notifier_state import NotifierState
 from skewscope.adapters.notify.open_reports import BelievedOpen, OpenReport, Place, place_of
 from skewscope.adapters.runtime.clock import Clock
@@ -44,6 +45,9 @@ POLL_PERIOD = 1.0
 ORPHAN_WAIT = 120.0
 """Seconds for which nothing may fire where another controller has reported an incident, before its end is reported: as
 long as a restored incident waits, and then some."""
+
+MISSED_AFTER = 30.0
+"""Seconds after which a follower asks the leader to report what only the follower saw."""
 
 MAX_STEP = 10.0
 """Seconds that count for one tick, whatever the clock does."""
@@ -90,8 +94,10 @@ class NotifierTask:
     """State of a state notifier; that of event notifiers is kept where notifications are written."""
     last_number: int = 0
     """Number of the last processed notification."""
-    ends: deque[Notification] = field(default_factory=deque)
-    """Ends of incidents that another controller reported, and that are not found here."""
+    extra: deque[Notification] = field(default_factory=deque)
+    """What no incident of this controller gives: ends of what another one reported, openings that another one saw."""
+    waiting: Notification | None = None
+    """What waits for the leader to report it, while this controller follows."""
     done_until: float = 0.0
     """All notifications up to this time are processed."""
     idle: bool = False
@@ -115,7 +121,7 @@ class NotifierTask:
     @property
     def is_done(self) -> bool:
         """Whether all that there is to report is processed."""
-        return self.idle and not self.wakeup.is_set() and not self.ends
+        return self.idle and not self.wakeup.is_set() and not self.extra
 
     async def attempt(self, doing: "asyncio.Future[None] | asyncio.Task[None]") -> DeliveryError | None:
         """Awaits a call of the notifier; returns its error, None on success."""
@@ -237,7 +243,7 @@ class Dispatcher:
             end = Notification(0, t, IncidentUpdate(RESOLVED, "", lost[place].build_incident(t)))
             for name in self._event_notifiers():
                 if place in self.handover.reports_of(name).by_place:
-                    self._tasks[name].ends.append(end)
+                    self._tasks[name].extra.append(end)
                     self._tasks[name].wakeup.set()
 
     def _open_reports(self) -> list[OpenReport]:
@@ -259,6 +265,28 @@ class Dispatcher:
             return {}
         reports = {name: self.handover.reports_of(name) for name in self._event_notifiers()}
         return {name: one.belief() for name, one in reports.items() if one.known and self._tasks[name].is_done}
+
+    def list_missed(self) -> str:
+        """Returns openings that only this controller saw, while another one leads, as a text for it; '' for none."""
+        if self.is_active() or not self.handover.is_shared:
+            return ""
+        waiting = {name: task.waiting for name, task in self._tasks.items() if task.waiting is not None}
+        return format_missed({name: one for name, one in waiting.items() if self._is_missing(name, one, MISSED_AFTER)})
+
+    def receive_missed(self, text: str) -> None:
+        """Queues openings that another controller saw and this one, which leads, did not report."""
+        for name, one in parse_missed(text).items():
+            if name in self._event_notifiers() and self.is_active() and self._is_missing(name, one, 0.0):
+                self._tasks[name].extra.append(one)
+                self._tasks[name].wakeup.set()
+
+    def _is_missing(self, name: str, notification: Notification, age: float) -> bool:
+        """Returns whether an opening is so many seconds old, and certainly reported by no controller."""
+        what, _, one = notification.update
+        reports = self.handover.reports_of(name)
+        if what != OPENED or self._t - notification.t < age or not reports.known or reports.has_place(one):
+            return False
+        return self.handover.was_missed(name, notification, self._ends.get(one.id), self._t)
 
     def _event_notifiers(self) -> list[str]:
         return [name for name, task in self._tasks.items() if is_event_notifier(task.notifier)]
@@ -328,8 +356,8 @@ class Dispatcher:
     async def _run_event_notifier(self, task: NotifierTask) -> None:
         while True:
             task.wakeup.clear()
-            while task.ends and self.is_active():
-                await self._hand_over(task, task.ends.popleft())
+            while task.extra and self.is_active():
+                await self._hand_over(task, task.extra.popleft())
             notifications = await self._load_notifications(task)
             for notification in notifications:
                 await self._process_notification(task, notification)
@@ -346,9 +374,11 @@ class Dispatcher:
         while not self._is_settled(name, notification):
             if self.is_active():
                 if self.handover.consume_mark(name, notification) or await self._hand_over(task, notification):
-                    return
+                    break
             else:
+                task.waiting = notification
                 await self.clock.sleep(POLL_PERIOD)
+        task.waiting = None
 
     def _is_settled(self, name: str, notification: Notification) -> bool:
         """Returns whether a notification need not be delivered by this controller any more."""

@@ -47,6 +47,22 @@ def test_the_first_has_the_turn_and_the_second_waits(tmp_path):
         passes(clocks, 4.0)
 
 
+def test_the_leader_reads_once_what_a_follower_writes(tmp_path):
+    one, two, clocks = pair(tmp_path)
+    assert one.acquire()
+    two.message = "an opening"
+    assert not two.acquire()
+    two.message = ""
+    for lease, said in ((two, ""), (one, "an opening")):
+        lease.acquire()
+        assert lease.received == said
+    one.received = ""
+    passes(clocks, 1.0)
+    assert one.acquire()
+    assert one.received == ""
+    assert not (tmp_path / "lock.missed").exists()
+
+
 def test_who_does_not_renew_has_lost_it_before_another_takes_it(tmp_path):
     one, two, clocks = pair(tmp_path)
     assert one.acquire()
@@ -127,6 +143,12 @@ class Part:
 
     def receive_progress(self, said):
         self.heard.append(said)
+
+    def list_missed(self):
+        return ""
+
+    def receive_missed(self, text):
+        raise AssertionError(text)
 
     async def on_leadership_change(self, leads):
         self.changes.append(leads)

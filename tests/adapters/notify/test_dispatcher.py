@@ -18,7 +18,7 @@ from skewscope.adapters.notify.base import (
     Notification,
     NotificationScope,
 )
-from skewscope.adapters.notify.dispatcher import MAX_WAIT, ORPHAN_WAIT, Dispatcher
+from skewscope.adapters.notify.dispatcher import MAX_WAIT, MISSED_AFTER, ORPHAN_WAIT, Dispatcher
 from skewscope.adapters.notify.handover import notification_mark
 from skewscope.adapters.notify.open_reports import OpenReport
 from skewscope.engine.model.incident import Explanation
@@ -443,6 +443,42 @@ def test_what_was_over_before_this_one_led_and_no_leader_reported_is_reported_af
         assert posts.sent == [("opened", "i-3"), ("resolved", "i-3")]
 
     going_with_another(test)
+
+
+def test_what_only_a_follower_saw_is_reported_by_the_leader():
+    """The follower may not notify, and the leader leads until the incident is of no use any more."""
+    said = {}
+
+    async def follower(office, clock, mail, posts):
+        office.is_active = lambda: False
+        begun = clock.now()
+        one = replace(incident(3), opened_at=begun)
+        line = json.dumps({posts.name: [0.0, [], [], [begun - 200.0, []]]})
+        office.handover.receive_progress(clock.now(), line)
+        mail.letters = [Notification(1, begun, IncidentUpdate(OPENED, "", one))]
+        told(office, one)
+        await settled()
+        assert office.list_missed() == ""
+        await clock.pass_(MISSED_AFTER)
+        told(office, one)
+        said["text"], said["line"] = office.list_missed(), line
+        reported = json.dumps({posts.name: [0.0, [], [OpenReport.of(one, is_confirmed=True).as_json()], [begun, []]]})
+        office.handover.receive_progress(clock.now(), reported)
+        assert office.list_missed() == ""
+        assert posts.sent == []
+
+    async def leader(office, clock, mail, posts):
+        office.handover.receive_progress(clock.now(), said["line"])
+        told(office)
+        for text in (said["text"], said["text"], "[", '{"messenger": [1, "", {}]}', '{"other": []}'):
+            office.receive_missed(text)
+        await until(lambda: posts.sent)
+        office.receive_missed(said["text"])
+        await settled()
+        assert posts.sent == [("opened", "i-3")]
+
+    going_with_another(follower)
+    going_with_another(leader)
 
 
 def test_what_is_sent_again_after_another_one_led_is_no_duplicate():
