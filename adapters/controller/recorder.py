@@ -321,4 +321,4 @@ class Recorder:
 def _begin_time(path: Path) -> float:
     """Returns the start time in a file's name."""
     text = path.name.partition("-")[0]
-    return float(text) if text.isdigit() else 0.0
+    return float(text) if text.isdecimal() else 0.0

@@ -21,7 +21,7 @@ def bare_host(text: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     head, colon, tail = host.rpartition(":")
-    return head if colon and ":" not in head and tail.isdigit() else host
+    return head if colon and ":" not in head and tail.isdecimal() else host
 
 
 def is_address(text: str) -> bool:

@@ -89,11 +89,16 @@ def _add_to_groups(groups: GroupFinder, one: ObservedSeries, node: str, hosts: H
             groups.add_gpu(one.labels, f"{node}/gpu{int(match[1])}")
 
 
+MAX_DIGITS = 10
+"""Of the number of a GPU in a member's name; a longer one is none."""
+
+
 def _count_gpus(name: str, nodes: dict[str, NodeLabels], draft: TopologyDraft) -> int:
     """Returns the number of GPUs of a node: those that series or members of groups name."""
     own = nodes.get(name, NodeLabels())
     members = (member.rpartition("/gpu") for group in draft.groups for member in group.members)
-    named = [int(number) for node, mark, number in members if mark and node == name and number.isdigit()]
+    numbers = (number for node, mark, number in members if mark and node == name and number.isdecimal())
+    named = [int(number) for number in numbers if len(number) < MAX_DIGITS]
     return max(len(own.uuids) if not own.gpus else 0, *(n + 1 for n in (*own.gpus, *named, -1)))
 
 

@@ -64,7 +64,7 @@ class GroupFinder:
             return
         pod, instance = labels.get("pod", ""), labels.get("instance", "")
         place = [("pod", pod), ("instance", instance)]
-        if not pod and not instance.rpartition(":")[2].isdigit():
+        if not pod and not instance.rpartition(":")[2].isdecimal():
             # A host alone does not tell its engines apart.
             place += [(label, labels.get(label, "")) for label in ("container", "service", "job")]
         own = tuple((label, value) for label, value in place if value)

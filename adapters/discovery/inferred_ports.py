@@ -38,9 +38,9 @@ class PortLabels:
         named = labels.get("port", "")
         found = [labels[label] for label in DEVICE_LABELS if labels.get(label)]
         found = [device for device in found if not VIRTUAL_DEVICE.match(device)]
-        if named and not named.isdigit() and not found:
+        if named and not named.isdecimal() and not found:
             self.names.add(named)
-        if named.isdigit() and int(named) > 1:
+        if named.isdecimal() and named.lstrip("0") not in ("", "1"):
             found = [f"{device}:{named}" for device in found]
         if len(self.devices) < MAX_DEVICES:
             self.devices.update(found)
@@ -119,4 +119,4 @@ def _pair_devices(rdma: list[str], plain: list[str], pairs: set[tuple[str, str]]
 
 def _natural_key(text: str) -> tuple[tuple[int, str], ...]:
     """Returns a key by which numbers in a name sort as numbers."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in NUMBER.split(text[:200]) if part)
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in NUMBER.split(text[:200]) if part)

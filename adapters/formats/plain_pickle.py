@@ -6,6 +6,7 @@ for. Size, depth and number of instructions are limited.
 """
 
 import pickle
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -216,7 +217,7 @@ KEYS = frozenset({str, bytes, int, float, bool, type(None)})
 
 def _parse_decimal(text: str) -> int:
     digits = text.removesuffix("L")
-    if len(digits) > 2 * MAX_LONG_BYTES or not digits.lstrip("-").isdigit():
+    if len(digits) > 2 * MAX_LONG_BYTES or not re.fullmatch(r"-?\d+", digits, re.ASCII):
         raise _PickleError(f"{digits[:40]!r} for a number", "an integer")
     return int(digits)
 

@@ -110,7 +110,7 @@ class EntityResolver:
         host = self._qualifying_host(node, place)
         for device in devices:
             # A device without a port stands for its first port.
-            bare = (device,) if named in ("", "1") or not named.isdigit() else ()
+            bare = (device,) if named in ("", "1") or not named.isdecimal() else ()
             for name in (f"{device}:{named}", f"{device}/{named}", *bare) if named else (device,):
                 if port := self.topology.port_of_device.get((node.name, host + name)):
                     return port.id

@@ -30,6 +30,6 @@ def normalise_labels(labels: Labels) -> Labels:
     """Returns the labels under their common names: the device number becomes the port number."""
     own = {label: value for label, value in labels if label not in IGNORED_LABELS}
     number = own.pop("device_id", "")
-    if number.isdigit() and int(number) and "port" not in own:
+    if number.isdecimal() and number.strip("0") and "port" not in own:
         own["port"] = number
     return tuple(own.items())

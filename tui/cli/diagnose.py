@@ -234,7 +234,7 @@ def _server_span(url: str, given: DiagnoseOptions) -> "ServerSpan":
 def _duration(text: str) -> float:
     """Returns seconds of `90m`; 0 for other texts."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-    return float(text[:-1]) * units[text[-1]] if text[-1:] in units and text[:-1].isdigit() else 0.0
+    return float(text[:-1]) * units[text[-1]] if text[-1:] in units and text[:-1].isdecimal() else 0.0
 
 
 def _absolute_time(text: str | None) -> float | None:

@@ -93,7 +93,7 @@ def _thresholds_text(item: "ItemState") -> str:
 def _threshold_text(threshold: str, *, share: bool) -> str:
     """Returns `> 12 %` of `> 0.12` where shares are compared."""
     sign, _, number = threshold.partition(" ")
-    if share and number.removeprefix("-").replace(".", "", 1).isdigit():
+    if share and number.removeprefix("-").replace(".", "", 1).isdecimal():
         return f"{sign} {100 * float(number):g} %"
     return format_expression(threshold)
 

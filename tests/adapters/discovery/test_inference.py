@@ -180,3 +180,13 @@ def test_hostile_label_values_make_no_invalid_topology(bad):
 @pytest.mark.parametrize(("name", "near"), [("DCGM_SM_CLOCK", CLOCK), ("vllm:requests_waiting", WAITING), ("zzz", "")])
 def test_the_nearest_known_metric(name, near):
     assert NearestMetric(catalogue()).find(name) == near
+
+
+@pytest.mark.parametrize("odd", ["²", "٣", "9" * 5000, "-", "1²"])
+@pytest.mark.parametrize(
+    ("metric", "label"),
+    [(RDMA, "device"), (RDMA, "port"), (CLOCK, "gpu"), (RECEIVED, "device"), (WAITING, "instance"), (STEP, "rank")],
+)
+def test_digits_of_other_scripts_and_very_long_numbers_are_names(metric, label, odd):
+    labels = {"node": "n0", "device": "mlx5_0", "group": "job"}
+    infer((metric, labels), (metric, {**labels, label: odd}), (metric, {**labels, label: f"mlx5_{odd}"}))
