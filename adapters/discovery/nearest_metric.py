@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
+from skewscope.adapters.mapping.column_names import find_signal, is_needless, split_name
 from skewscope.adapters.mapping.names import build_index
 from skewscope.kb.model import Catalogue
 
@@ -19,13 +20,24 @@ class NearestMetric:
     """An index of the known names by their words."""
 
     def __init__(self, catalogue: Catalogue) -> None:
+        self._metrics = {signal.id: signal.metric for signal in catalogue.signals.values()}
         self._names: dict[str, list[str]] = defaultdict(list)
-        for name in _distinct_names(build_index(catalogue)):
+        self._origins = build_index(catalogue)
+        for name in _distinct_names(self._origins):
             for word in _words(name):
                 self._names[word].append(name)
 
+    def find_signal(self, name: str) -> str:
+        """Returns the signal that the nearest known name delivers, '' where none is near."""
+        origins = self._origins.get(self.find(name), ())
+        return origins[0].signal if origins else ""
+
     def find(self, name: str) -> str:
-        """Returns the nearest known name, '' where none is near."""
+        """Returns the nearest known name, '' where none is near or the name says nothing of a fault."""
+        if is_needless(name):
+            return ""
+        if signal := find_signal(split_name(name)):
+            return self._metrics[signal]
         shared: Counter[str] = Counter()
         for word in _words(name[:200]):
             holders = self._names.get(word, [])

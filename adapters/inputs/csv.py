@@ -20,11 +20,21 @@ from skewscope.adapters.formats.bounds import SAMPLES
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.inputs import nvidia_smi
-from skewscope.adapters.inputs.parquet import LongTableReader, read_batch, scan_batch
+from skewscope.adapters.inputs.column_roles import (
+    ROWS_OF_SAMPLE,
+    ColumnSamples,
+    OnlyGpuCheck,
+    TableOrigin,
+    assign_roles,
+    find_origin,
+    is_training_epoch,
+)
+from skewscope.adapters.inputs.parquet import LongTableReader, check_rows, read_batch, scan_batch
 from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.inputs.table_layout import EXPECTED, TIME_NAMES, TableLayout, find_layout, long_batches
+from skewscope.adapters.inputs.table_layout import EXPECTED, TableLayout, find_layout, is_time_name, long_batches
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block, concat_blocks
+from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "CSV table of samples"
@@ -32,7 +42,7 @@ BLOCK_BYTES = 4 << 20
 MAX_COLUMNS = 4096
 SEPARATORS = ",;\t"
 EMPTY_CELLS = ["", "N/A", "NA", "n/a", "null", "None", "NaN", "nan", "[N/A]"]
-COLUMN_NAME = re.compile(r'"?[A-Za-z_][\w.:/ {}=-]*"?')
+COLUMN_NAME = re.compile(r'(?:"?[^\W\d][^\x00-\x1f"]*"?)?')
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 TIME_UNITS = (1.0, 1e3, 1e6, 1e9)
 """Seconds, milliseconds, microseconds and nanoseconds: numbers of them in a second."""
@@ -43,11 +53,11 @@ def recognise(head: bytes, name: str) -> bool:
     if not re.search(r"\.(?:csv|tsv)(?:\.zst|\.gz)?$", name.lower()):
         return False
     names = _header_names(head)
-    times = {each.lower() for each in names} & set(TIME_NAMES)
+    has_time = any(map(is_time_name, names))
     # nvidia-smi writes units in brackets; without them its names say what it is.
     if nvidia_smi.TIME in names and nvidia_smi.recognise(head, name):
         return False
-    return bool(times) and len(names) > 1 and all(COLUMN_NAME.fullmatch(each) for each in names)
+    return has_time and len(names) > 1 and all(COLUMN_NAME.fullmatch(each) for each in names)
 
 
 def _header_names(head: bytes) -> list[str]:
@@ -67,15 +77,25 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, names: M
     """
     table = LongTableReader(recording.display_path(source.path), source, registry, names)
     path = recording.resolve_path(source.path)
-    return concat_blocks(
-        [block for batch, labels in _long_table(path, table.file) for block in read_batch(batch, labels, table)]
-    )
+    state = _CsvFile(table.file, TableOrigin(table.file, dict(source.labels), names))
+    blocks = [block for batch, labels in _long_table(path, state) for block in read_batch(batch, labels, table)]
+    if state.note:
+        registry.warnings.append(f"{source.path}: {state.note}")
+    return concat_blocks(blocks)
 
 
 def scan(source: Input, recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
     """Yields metric and labels of the series, as often as they occur."""
-    for batch, labels in _long_table(recording.resolve_path(source.path), recording.display_path(source.path)):
+    state = _CsvFile(recording.display_path(source.path), find_origin(source, recording))
+    for batch, labels in _long_table(recording.resolve_path(source.path), state):
         yield from scan_batch(batch, labels)
+
+
+def explain(source: Input, recording: Recording) -> str:
+    """Returns what is assumed of the columns of a table, and why some are not taken; '' where nothing is."""
+    state = _CsvFile(recording.display_path(source.path), find_origin(source, recording))
+    next(_long_table(recording.resolve_path(source.path), state), None)
+    return state.note
 
 
 @dataclass
@@ -83,6 +103,10 @@ class _CsvFile:
     """One file while it is read."""
 
     file: str
+    origin: TableOrigin
+    note: str = ""
+    """What is assumed of its columns."""
+    check: OnlyGpuCheck | None = None
     rows: int = 0
     """Rows before the current batch."""
     problems: list[Problem] = field(default_factory=list)
@@ -118,22 +142,29 @@ class _Utf8Stream(io.RawIOBase):
         return len(data)
 
 
-def _long_table(path: Path, shown: str) -> Iterator[tuple[Any, list[str]]]:
+def _long_table(path: Path, state: _CsvFile) -> Iterator[tuple[Any, list[str]]]:
     """Yields batches in the long layout, with the names of their labels."""
     import pyarrow as pa  # noqa: PLC0415 - needed for tables only
 
-    state = _CsvFile(shown)
     layout: TableLayout | None = None
     try:
         with open_stream(path) as stream:
             for batch in _read_batches(stream, state):
-                layout = layout or _layout_of(batch, state)
-                for part in long_batches(_convert(batch, layout, state), layout):
-                    yield part, list(layout.labels)
+                if layout is None:
+                    layout = _layout_of(batch, state)
+                converted = _convert(batch, layout, state)
+                if state.check:
+                    check_rows(state.check, converted, layout)
+                for part in long_batches(converted, layout):
+                    yield part, layout.label_names
                 state.rows += batch.num_rows
+            if state.check:
+                state.check.finish()
     except (pa.ArrowException, UnicodeDecodeError) as error:
         text = " ".join(str(error).split())[:200]
-        raise InputError(state.problems or [Problem(shown, 0, "", f"no readable table ({text})", EXPECTED)]) from None
+        raise InputError(
+            state.problems or [Problem(state.file, 0, "", f"no readable table ({text})", EXPECTED)]
+        ) from None
 
 
 def _read_batches(stream: Any, state: _CsvFile) -> Iterator[Any]:
@@ -176,11 +207,23 @@ def _layout_of(batch: Any, state: _CsvFile) -> TableLayout:
         # A cell that is no number among many that are is an error of its line, not a label.
         return sum(bool(NUMBER.fullmatch(text.strip())) for text in some) * 2 > len(some)
 
-    found = find_layout(batch.schema.names, is_number)
-    if found is None:
-        shown = ", ".join(batch.schema.names)[:200]
-        raise InputError([Problem(state.file, 1, "", f"the columns {shown}", EXPECTED)])
-    return found
+    def numbers(name: str) -> F64:
+        texts = (text.strip() for text in head.column(name).to_pylist() if text is not None)
+        found = np.array([float(text) for text in texts if NUMBER.fullmatch(text)], np.float64)
+        return found[np.isfinite(found)]
+
+    head = batch.slice(0, ROWS_OF_SAMPLE)
+    names = batch.schema.names
+    found = find_layout(names, is_number)
+    samples = ColumnSamples(
+        is_number, numbers, lambda name: [t for t in head.column(name).to_pylist() if t is not None]
+    )
+    if found is None or is_training_epoch(found.time, samples):
+        raise InputError([Problem(state.file, 1, "", f"the columns {', '.join(names)[:200]}", EXPECTED)])
+    if found.signal:
+        return found
+    layout, state.note, state.check = assign_roles(found, names, samples, state.origin)
+    return layout
 
 
 def _convert(batch: Any, layout: TableLayout, state: _CsvFile) -> Any:
@@ -191,7 +234,7 @@ def _convert(batch: Any, layout: TableLayout, state: _CsvFile) -> Any:
     columns = {name: batch.column(name) for name in batch.schema.names}
     for name in numbers:
         columns[name] = _to_numbers(columns[name], name, state)
-    columns[layout.time] = pa.array(_to_times(columns[layout.time], layout.time, state))
+    columns[layout.time] = pa.array(_to_times(columns[layout.time], layout, state))
     if state.rows * len(numbers) > SAMPLES.limit():
         raise InputError([SAMPLES.problem(state.file, hint="Cut it into shorter ones.")])
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
@@ -213,23 +256,24 @@ def _to_numbers(column: Any, name: str, state: _CsvFile) -> Any:
         raise
 
 
-def _to_times(column: Any, name: str, state: _CsvFile) -> Any:
+def _to_times(column: Any, layout: TableLayout, state: _CsvFile) -> Any:
     """Returns [row] float64 seconds since 1970."""
     texts = column.to_pylist()
     seconds: dict[str, float] = {}
     for row, text in enumerate(texts):
-        if text is None or (text not in seconds and not _add_time(text, seconds)):
+        if text is None or (text not in seconds and not _add_time(text, seconds, layout.time_divisor)):
             expected = "seconds since 1970, or a date with a time (2026-11-21T17:30:00Z)"
-            raise state.problem(state.rows + row, name, f"{text!r:.40}" if text else "no time", expected)
+            raise state.problem(state.rows + row, layout.time, f"{text!r:.40}" if text else "no time", expected)
     return np.array([seconds[text] for text in texts], np.float64)
 
 
-def _add_time(text: str, seconds: dict[str, float]) -> bool:
-    """Adds the time of a text; returns whether it is one."""
+def _add_time(text: str, seconds: dict[str, float], divisor: float) -> bool:
+    """Adds the time of a text, a number by `divisor` (0: in the unit of its size); returns whether it is one."""
     bare = text.strip()
     if NUMBER.fullmatch(bare):
         number = float(bare)
-        unit = next((unit for unit in TIME_UNITS if number / unit < MAX_SECONDS), 0.0)
+        units = (divisor,) if divisor else TIME_UNITS
+        unit = next((unit for unit in units if number / unit < MAX_SECONDS), 0.0)
         if unit and number >= 0:
             seconds[text] = number / unit
         return text in seconds

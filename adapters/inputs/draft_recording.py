@@ -14,6 +14,7 @@ from skewscope.adapters.discovery.draft import GUESS, Assumption, TopologyDraft
 from skewscope.adapters.discovery.inference import infer_topology
 from skewscope.adapters.discovery.render import render_draft
 from skewscope.adapters.formats.topology_text import format_topology
+from skewscope.adapters.inputs.file_origin import join_notes
 from skewscope.adapters.inputs.folder_origins import label_folders
 from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.log_years import find_years
@@ -23,12 +24,14 @@ from skewscope.adapters.inputs.recording import (
     RECORDING_FILE,
     Input,
     Recording,
+    find_reader,
     input_readers,
     open_recording,
     parse_topology_file,
 )
 from skewscope.adapters.inputs.series_scan import SeriesScan, scan_inputs
 from skewscope.adapters.inputs.written_times import keep_written_times
+from skewscope.adapters.mapping.column_names import is_needless, mapping_line
 from skewscope.adapters.mapping.name_mapping import NameMapping
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.engine.engine import TICK_S
@@ -39,6 +42,7 @@ from skewscope.kb.problems import InputError, Problem, join_names
 
 TOPOLOGY_FILE, MAPPING_FILE = "topology.yaml", "mapping.yaml"
 INPUT_FOLDER = "inputs"
+MAX_EXPLAINED = 3
 HOST_AND_PORT = re.compile(r"[\w.-]+:\d{1,5}")
 NOTE = "written by skewscope diagnose"
 
@@ -100,7 +104,7 @@ def draft_recording(
         return DraftRecording(readable, text, (*told, *years), scan.unknown, skipped, "", False)
     draft = infer_topology(scan.series)
     draft.assumptions = [*told, *_without_own_labels(draft, scan), *years]
-    _check_found(draft, paths, scan.unknown)
+    _check_found(draft, paths, scan.unknown, raw)
     text = render_draft(draft)
     read, digest = parse_topology_file(text, TOPOLOGY_FILE)
     whole = replace(raw, topology=read, topology_hash=digest, inputs=tuple(scan.inputs))
@@ -197,15 +201,24 @@ def _place_capture(source: Input, topology: Topology) -> Input:
     raise InputError([Problem(source.path, 0, "", "a capture of an unknown port", expected, hint)])
 
 
-def _check_found(draft: TopologyDraft, paths: Sequence[Path], unknown: Counter[str]) -> None:
+def _check_found(draft: TopologyDraft, paths: Sequence[Path], unknown: Counter[str], recording: Recording) -> None:
     """Raises InputError where no series says of what it is."""
     if draft.nodes:
         return
     where = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
-    names = [name for name, _ in unknown.most_common(3)]
-    found = f"no metric that is known, but {len(unknown)} others ({join_names(names, 3)})" if unknown else "no series"
-    hint = "--mapping FILE maps your names: docs/mapping.md shows how."
+    names = [name for name, _ in unknown.most_common() if not is_needless(name)] or sorted(unknown)
+    found = f"no metric that is known, but {len(names)} others ({join_names(names, 3)})" if unknown else "no series"
+    line = f", with lines such as {mapping_line(names[0], 'SIGNAL')}" if names else ""
+    hint = join_notes(*_explanations(recording)) or f"--mapping FILE maps your names{line}"
+    hint += ": docs/mapping.md shows how."
     raise InputError([Problem(where, 0, "", found, "metrics of exporters that the catalogue lists", hint)])
+
+
+def _explanations(recording: Recording) -> list[str]:
+    """Returns why readers of the first inputs took no column, where they say so."""
+    readers = [(source, find_reader(source.kind)) for source in recording.inputs[:MAX_EXPLAINED]]
+    notes = (explain(source, recording) for source, reader in readers if (explain := getattr(reader, "explain", None)))
+    return sorted(set(filter(None, notes)))
 
 
 def save_recording(draft: DraftRecording, folder: Path) -> None:

@@ -4,7 +4,7 @@ A wide table has a column for each metric. Files that a controller records have 
 `adapters.formats.wide_parquet`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,18 @@ from skewscope.adapters.formats.bounds import SAMPLES
 from skewscope.adapters.formats.compression import report_bytes
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS, concat_blocks
 from skewscope.adapters.formats.openmetrics_grammar import MAX_LABELS
+from skewscope.adapters.inputs.column_roles import (
+    PRESENT,
+    ROWS_OF_SAMPLE,
+    ColumnSamples,
+    OnlyGpuCheck,
+    TableOrigin,
+    assign_roles,
+    find_origin,
+    is_training_epoch,
+)
 from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.inputs.table_layout import LONG_COLUMNS, find_layout, long_batches
+from skewscope.adapters.inputs.table_layout import LONG_COLUMNS, TableLayout, find_layout, long_batches
 from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
@@ -43,6 +53,10 @@ class LongTableReader:
     registry: SeriesRegistry
     resolver: MetricResolver | None
     targets: dict[tuple[str | None, ...], list[tuple[int, float]]] = field(default_factory=dict)
+    origin: TableOrigin | None = None
+    """Where the table is from, in order to take columns by the words of their names."""
+    note: str = ""
+    """What is assumed of its columns."""
 
     def input_error(self, column: str, found: str, expected: str, hint: str = "") -> InputError:
         """Returns the error of a column."""
@@ -64,8 +78,12 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, names: M
         with pq.ParquetFile(recording.resolve_path(source.path)) as file:
             if wide_parquet.is_wide(file.schema_arrow.names):
                 return _read_wide(file, recording, table)
+            table.origin = TableOrigin(table.file, dict(source.labels), names)
             parts = _long_parts(file, table, pa.types)
-            return concat_blocks([block for batch, labels in parts for block in read_batch(batch, labels, table)])
+            whole = concat_blocks([block for batch, labels in parts for block in read_batch(batch, labels, table)])
+            if table.note:
+                registry.warnings.append(f"{source.path}: {table.note}")
+            return whole
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
         text = " ".join(str(error).split())[:200]
         raise table.input_error("", f"no readable Parquet ({text})", "a whole Parquet file") from None
@@ -82,15 +100,29 @@ def scan(source: Input, recording: Recording) -> Iterator[tuple[str, dict[str, s
     Raises:
         InputError: the file is not a Parquet file, or has other columns.
     """
+    table = LongTableReader(recording.display_path(source.path), source, SeriesRegistry(), None)
+    table.origin = find_origin(source, recording)
+    for batch, names in _open_parts(recording.resolve_path(source.path), table):
+        yield from scan_batch(batch, names)
+
+
+def explain(source: Input, recording: Recording) -> str:
+    """Returns what is assumed of the columns of a table, and why some are not taken; '' where nothing is."""
+    table = LongTableReader(recording.display_path(source.path), source, SeriesRegistry(), None)
+    table.origin = find_origin(source, recording)
+    next(_open_parts(recording.resolve_path(source.path), table), None)
+    return table.note
+
+
+def _open_parts(path: Path, table: LongTableReader) -> Iterator[tuple[Any, list[str]]]:
+    """Yields what scans need of a table in the long layout; nothing of a controller's file."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    table = LongTableReader(recording.display_path(source.path), source, SeriesRegistry(), None)
     try:
-        with pq.ParquetFile(recording.resolve_path(source.path)) as file:
+        with pq.ParquetFile(path) as file:
             if not wide_parquet.is_wide(file.schema_arrow.names):
-                for batch, labels in _long_parts(file, table, pa.types, values=False):
-                    yield from scan_batch(batch, labels)
+                yield from _long_parts(file, table, pa.types, values=False)
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
         text = " ".join(str(error).split())[:200]
         raise table.input_error("", f"no readable Parquet ({text})", "a whole Parquet file") from None
@@ -126,8 +158,61 @@ def _long_parts(
     if len(schema.names) > MAX_COLUMNS:
         raise table.input_error("", f"{len(schema.names)} columns", f"at most {MAX_COLUMNS} columns")
     SAMPLES.check(table.file, file.metadata.num_rows * len(layout.metrics), "Cut it into shorter ones.")
-    for batch in _report_batches(file.iter_batches(batch_size=ROWS), file, table):
-        yield from ((part, list(layout.labels)) for part in long_batches(batch, layout))
+    yield from _wide_parts(file, layout, table, is_number)
+
+
+def _wide_parts(
+    file: Any, layout: TableLayout, table: LongTableReader, is_number: Callable[[str], bool]
+) -> Iterator[tuple[Any, list[str]]]:
+    """Yields batches of a wide table in the long layout, with the names of their labels."""
+    assert table.origin
+    check: OnlyGpuCheck | None = None
+    for number, batch in enumerate(_report_batches(file.iter_batches(batch_size=ROWS), file, table)):
+        if not number:
+            samples = _sample_columns(batch.slice(0, ROWS_OF_SAMPLE), is_number)
+            if is_training_epoch(layout.time, samples):
+                raise table.input_error(layout.time, "epochs of a training", "a column of times")
+            layout, table.note, check = assign_roles(layout, batch.schema.names, samples, table.origin)
+        timed = _convert_times(batch, layout)
+        if check:
+            check_rows(check, timed, layout)
+        yield from ((part, layout.label_names) for part in long_batches(timed, layout))
+    if check:
+        check.finish()
+
+
+def _sample_columns(batch: Any, is_number: Callable[[str], bool]) -> ColumnSamples:
+    def numbers(name: str) -> F64:
+        values = batch.column(name).cast("float64", safe=False).to_numpy(zero_copy_only=False)
+        return np.asarray(values[np.isfinite(values)], np.float64)
+
+    def texts(name: str) -> list[str]:
+        words = batch.column(name).to_pylist()
+        return [_to_text(word) for word in words if word is not None and word == word]  # noqa: PLR0124 - no NaN
+
+    return ColumnSamples(is_number, numbers, texts)
+
+
+def _convert_times(batch: Any, layout: TableLayout) -> Any:
+    """Returns a batch whose times are seconds where they are numbers in another unit."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    place = batch.schema.get_field_index(layout.time)
+    column = batch.column(place)
+    if not layout.time_divisor or str(column.type).startswith("timestamp"):
+        return batch
+    columns = list(batch.columns)
+    columns[place] = pc.divide(column.cast("float64", safe=False), layout.time_divisor)
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def check_rows(check: OnlyGpuCheck, batch: Any, layout: TableLayout) -> None:
+    """Adds the times and nodes of a batch to a check."""
+    time = np.asarray(batch.column(layout.time).to_numpy(zero_copy_only=False))
+    names = [name for name in layout.labels if layout.renames.get(name, name) in PRESENT["node"]]
+    if batch.num_rows:
+        check.add(time, *(distinct_texts(batch, names) if names else (np.zeros(len(time), np.intp), [()])))
 
 
 def _report_batches(batches: Iterable[Any], file: Any, table: LongTableReader) -> Iterator[Any]:

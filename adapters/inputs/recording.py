@@ -6,7 +6,8 @@ hold folders), `READS_IN_PARALLEL` (whether it reads the files of one input in p
 `WRITTEN_COUNTS` (whether their times do) and `read_parts` (which yields the samples in order of time). `LABEL` is what
 messages call the kind, `EXPORTER` the exporter that delivers such signals live, `SET_KIND` the kind of a folder
 with several files of it; `recognise` tells it by a file's first bytes and name, and `scan` or `read_series` lists its
-series for the inference of a topology. `file_origin`, `log_years` and `log_recognition` say which else they look for.
+series for the inference of a topology; `explain` says what is assumed of its columns. `file_origin`, `log_years` and
+`log_recognition` say which else they look for.
 """
 
 import datetime as dt

@@ -78,6 +78,15 @@ class NameMapping:
             for part in (PARTS if rule.is_histogram else ("",))
         )
 
+    def find_signals(self, metric: str) -> frozenset[str]:
+        """Returns the signals of the rules that have this metric's name, whatever its labels are."""
+        return frozenset(rule.signal for name, _, rule in self._compiled if name.fullmatch(metric))
+
+    @cached_property
+    def label_names(self) -> frozenset[str]:
+        """The labels that rules read."""
+        return frozenset(label for rule in self.rules for label, _ in rule.label_patterns)
+
     def translate(self, metric: str, labels: Mapping[str, str]) -> TranslatedSeries | None:
         """Returns a series as its rule maps it; None where no rule fits."""
         for name, wanted, rule in self._compiled:

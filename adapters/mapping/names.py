@@ -159,6 +159,20 @@ class MetricResolver:
         """Returns the signals that a name of the catalogue delivers."""
         return self._mappings.get(metric, ())
 
+    def find_signals(self, metric: str) -> frozenset[str]:
+        """Returns the signals that a name of the mapping file or of the catalogue, or a signal's id, may deliver."""
+        origins = self.origins(metric) or self.origins(self.metric_name(metric, {}))
+        return self._name_mapping.find_signals(metric) | frozenset(origin.signal for origin in origins)
+
+    def is_mapped(self, metric: str) -> bool:
+        """Returns whether the mapping file has a metric's name; its labels decide."""
+        return self._name_mapping.may_map(metric)
+
+    @property
+    def read_labels(self) -> frozenset[str]:
+        """The labels that rules of the mapping file read."""
+        return self._name_mapping.label_names
+
     def translate(self, metric: str, labels: Mapping[str, str]) -> TranslatedSeries:
         """Returns a series under the names that the mapping file gives it, unchanged where it gives none."""
         return self._name_mapping.translate(metric, labels) or TranslatedSeries(metric, labels)
@@ -233,7 +247,8 @@ class MetricResolver:
         if "." not in signal or self._name_mapping.translate(signal, labels):
             return signal
         bucket = signal in self._histograms and "le" in labels
-        return "skewscope_" + signal.replace(".", "_") + ("_bucket" if bucket else "")
+        name = "skewscope_" + signal.replace(".", "_") + ("_bucket" if bucket else "")
+        return name if name in self._mappings else signal
 
     def suggest(self, signal: str) -> str:
         """Returns a hint with the closest signal id."""

@@ -365,6 +365,12 @@ def _assumption_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:
     """Yields what was assumed: one line for the guesses and one for unknown names, or with `why` all."""
     from skewscope.adapters.discovery.draft import GUESS  # noqa: PLC0415
     from skewscope.adapters.discovery.nearest_metric import NearestMetric  # noqa: PLC0415
+    from skewscope.adapters.mapping.column_names import (  # noqa: PLC0415
+        find_signal,
+        is_needless,
+        mapping_line,
+        split_name,
+    )
 
     if why:
         yield from (line(f"Assumed {each}") for each in draft.assumptions)
@@ -376,7 +382,9 @@ def _assumption_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:
     if draft.note:
         yield line(f"{draft.note}.")
     yield from _skipped_lines(draft, why=why)
-    unknown = Counter({name: n for name, n in draft.unknown.items() if not name.startswith(OWN_PREFIXES)})
+    unknown = Counter(
+        {name: n for name, n in draft.unknown.items() if not name.startswith(OWN_PREFIXES) and not is_needless(name)}
+    )
     if not unknown:
         return
     nearest = NearestMetric(load_catalogue())
@@ -385,4 +393,8 @@ def _assumption_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:
     shown = pairs if why else pairs[:MAX_NAMED]
     close = ", ".join(f"{name} ({near}?)" for name, near in shown) or join_names(named, MAX_NAMED)
     have = "1 metric has a name that is" if len(unknown) == 1 else f"{len(unknown)} metrics have names that are"
-    yield line(f"{have} not known: {close}. --mapping FILE maps such names.")
+    # What the words of a name mean has its line, with its unit, in the warning of the input.
+    plain = [name for name in ([name for name, _ in shown] or named) if not find_signal(split_name(name))]
+    lines = [mapping_line(name, nearest.find_signal(name) or "SIGNAL") for name in plain[:1]]
+    example = f", with lines such as {lines[0]}" if lines else ""
+    yield line(f"{have} not known: {close}. --mapping FILE maps such names{example}.")

@@ -190,3 +190,14 @@ def test_the_nearest_known_metric(name, near):
 def test_digits_of_other_scripts_and_very_long_numbers_are_names(metric, label, odd):
     labels = {"node": "n0", "device": "mlx5_0", "group": "job"}
     infer((metric, labels), (metric, {**labels, label: odd}), (metric, {**labels, label: f"mlx5_{odd}"}))
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia_smi_memory_total_bytes", "memory.total", "power.limit", "nvidia_smi_fan_speed"]
+)
+def test_what_says_nothing_of_a_fault_is_near_to_nothing(name):
+    assert NearestMetric(catalogue()).find(name) == ""
+
+
+def test_the_words_of_a_name_say_more_than_its_letters():
+    assert NearestMetric(catalogue()).find("gpu_mem_used") == "skewscope_gpu_fb_used"

@@ -59,7 +59,10 @@ def test_names_of_the_catalogue_still_count():
     ("line", "error"),
     [
         ("{metric: a, signal: gpu.sm_clok}", "found 'gpu.sm_clok', expected a signal of the catalogue. Did you mean"),
-        ("{metric: a, signal: gpu.sm_clock, unit: s}", "found 's' for gpu.sm_clock, expected one of Hz, MHz."),
+        (
+            "{metric: a, signal: gpu.sm_clock, unit: s}",
+            "found 's' for gpu.sm_clock, expected one of Hz, kHz, MHz, GHz.",
+        ),
         ("{metric: a, signal: gpu.sm_clock, scale: 0}", "found 0, expected a number other than 0"),
         ("{metric: 'a{gpuu}', signal: gpu.sm_clock}", "found the placeholder {gpuu}"),
         ("{metric: 'a{gpu}{node}', signal: gpu.sm_clock}", "each placeholder once"),

@@ -1,0 +1,257 @@
+"""What the columns of tables that scripts write mean: signals, labels and times by the words of their names.
+
+A name is split into words and a unit. Its words stand in the tables below, or the column stays unknown: nothing is
+taken because it looks alike.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+import yaml
+
+from skewscope.adapters.mapping.scales import UNITS
+
+Words = frozenset[str]
+
+MAX_NAME = 100
+"""Characters; longer names have no words."""
+PER_SECOND = "/s"
+"""Unit of what is counted in a second."""
+GPU_WORDS = frozenset(("gpu", "sm", "vram", "fb", "hbm", "tensor", "dram"))
+"""Words that say that a column is of a GPU."""
+SYNONYMS = {
+    **dict.fromkeys(("utilization", "utilisation"), "util"),
+    **dict.fromkeys(("temperature",), "temp"),
+    **dict.fromkeys(("memory", "vram", "fb", "framebuffer", "hbm"), "mem"),
+    **dict.fromkeys(("clk", "clocks", "frequency", "freq"), "clock"),
+    **dict.fromkeys(("pwr",), "power"),
+    **dict.fromkeys(("iter", "iters", "iteration", "iterations", "steps"), "step"),
+    **dict.fromkeys(("elapsed",), "duration"),
+    **dict.fromkeys(("samples", "example", "examples"), "sample"),
+    **dict.fromkeys(("requests", "reqs"), "request"),
+    **dict.fromkeys(("tokens",), "token"),
+    **dict.fromkeys(("communication",), "comm"),
+    **dict.fromkeys(("idx", "no", "number"), "index"),
+}
+FILLERS = frozenset(("avg", "average", "mean", "num", "of"))
+"""Words that leave the meaning of a name as it is."""
+UNIT_WORDS = {
+    **dict.fromkeys(("w", "watt", "watts"), "W"),
+    **dict.fromkeys(("kw", "kilowatts"), "kW"),
+    **dict.fromkeys(("mw", "milliwatts"), "mW"),
+    **dict.fromkeys(("%", "pct", "percent", "percentage"), "%"),
+    **dict.fromkeys(("ratio", "fraction"), "1"),
+    **dict.fromkeys(("c", "celsius", "degc"), "Cel"),
+    "hz": "Hz",
+    "khz": "kHz",
+    "mhz": "MHz",
+    "ghz": "GHz",
+    **dict.fromkeys(("b", "byte", "bytes"), "By"),
+    "kb": "kBy",
+    "mb": "MBy",
+    "gb": "GBy",
+    "kib": "KiBy",
+    "mib": "MiBy",
+    "gib": "GiBy",
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), "ms"),
+    **dict.fromkeys(("us", "usec", "microseconds"), "us"),
+    **dict.fromkeys(("ns", "nsec", "nanoseconds"), "ns"),
+}
+SIGNAL_WORDS = {
+    "gpu.power": ("power", "power draw", "power usage"),
+    "gpu.util": ("util", "busy"),
+    "gpu.temperature": ("temp",),
+    "gpu.mem_temperature": ("mem temp",),
+    "gpu.sm_clock": ("sm clock", "clock"),
+    "gpu.mem_clock": ("mem clock",),
+    "gpu.fb_used": ("mem used", "mem usage"),
+    "gpu.fb_free": ("mem free",),
+    "gpu.mem_copy_util": ("mem copy util", "mem controller util", "mem bandwidth util"),
+    "gpu.sm_active": ("sm active",),
+    "gpu.sm_occupancy": ("sm occupancy",),
+    "gpu.tensor_active": ("tensor active",),
+    "gpu.dram_active": ("dram active",),
+    "step.duration": ("step time", "step duration", "time per step", "duration time per step", "per step"),
+    "step.sample_rate": ("sample", "sample throughput", "throughput sample"),
+    "serve.waiting": ("request waiting", "request queued"),
+    "serve.running": ("request running",),
+    "serve.gen_throughput": (
+        "gen throughput",
+        "generation throughput",
+        "generation token",
+        "generation throughput token",
+    ),
+    "serve.kv_usage": ("kv cache usage", "kv cache util"),
+    "host.cpu_util": ("cpu util", "host cpu util"),
+}
+"""Words of the columns of each signal, those of GPUs without `gpu`."""
+LABEL_WORDS = {
+    "gpu": ("gpu", "gpu id", "gpu index", "device", "device id", "device index", "card", "card id", "card index"),
+    "node": ("host", "hostname", "host name", "server", "server name", "machine", "machine name", "node", "node name"),
+    "rank": ("rank",),
+}
+TIME_WORDS = (
+    *("time", "timestamp", "time stamp", "ts", "datetime", "date time", "utc", "utc time", "timestamp utc", "epoch"),
+    *("unix time", "unix timestamp", "unix ts", "unix", "epoch time", "epoch timestamp", "wall time", "walltime"),
+)
+NEEDLESS_WORDS = (
+    *("mem total", "power limit", "enforced power limit", "power max limit", "power min limit", "power default limit"),
+    *("clock max", "clock max sm", "clock max mem", "clock max graphics", "clock max video", "fan", "fan speed"),
+    *("index", "name", "gpu name", "driver version", "vbios version", "pstate", "serial", "count", "unnamed 0"),
+    *("loss", "train loss", "val loss", "eval loss", "lm loss", "grad norm", "lr", "learning rate", "step", "epoch"),
+    *("global step", "runtime", "accuracy", "perplexity", "ppl"),
+)
+"""Columns that say nothing of a fault: limits, what a part is called, and the progress of a training."""
+EXPORTER_WORDS = frozenset(("nvidia", "smi", "skewscope"))
+PER = re.compile(r"/(?=\s*(?:s|secs?|seconds?|it|iter|iteration|step)\b)", re.IGNORECASE)
+BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\s*")
+TOKEN = re.compile(r"[^\W_]+|%")
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+GPU_NUMBER = re.compile(r"\bgpu (\d{1,3})\b")
+NUMBERED_GPU = re.compile(r"gpu(\d{1,3})")
+PLAIN = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
+"""Names that need no quotes."""
+GPU_INDEX = re.compile(r"(?:(?:gpu|card|cuda|device|nvidia)[ :_#-]*)?(\d{1,4})(?:\.0*)?", re.IGNORECASE)
+WHOLE = re.compile(r"\d+(?:\.0*)?")
+UNIT_PREFIXES = frozenset(("k", "m", "g", "ki", "mi", "gi"))
+"""First parts of units that are divided where small letters meet capitals."""
+
+
+class ColumnName(NamedTuple):
+    """The words of a column's name, and its unit."""
+
+    words: Words
+    unit: str
+    """As in a mapping file, or `/s`; '' where the name states none."""
+    is_gpu: bool
+    """Whether a word says that it is of a GPU."""
+    gpu: str = ""
+    """Index of the GPU that it names, as `gpu0_power` does."""
+
+
+def _sets(texts: Iterable[str]) -> frozenset[Words]:
+    return frozenset(frozenset(text.split()) for text in texts)
+
+
+SIGNALS: Mapping[Words, str] = {words: signal for signal, texts in SIGNAL_WORDS.items() for words in _sets(texts)}
+LABELS: Mapping[Words, str] = {words: label for label, texts in LABEL_WORDS.items() for words in _sets(texts)}
+TIMES, NEEDLESS = _sets(TIME_WORDS), _sets(NEEDLESS_WORDS)
+
+
+@lru_cache(4096)
+def split_name(name: str) -> ColumnName:
+    """Returns the words and the unit of a column's name; no words where it is too long or has none."""
+    if len(name) > MAX_NAME:
+        return ColumnName(frozenset(), "", is_gpu=False)
+    text = unicodedata.normalize("NFKC", name)
+    tokens = _tokens(PER.sub(" per ", text))
+    unit = ""
+    if (found := BRACKETS.search(text)) and (unit := UNIT_WORDS.get("".join(_tokens(found[1])), "")):
+        tokens = _tokens(text[: found.start()] + " " + text[found.end() :])
+    else:
+        tokens, unit = _take_unit(tokens)
+    tokens, gpu = _take_gpu(tokens)
+    raw = frozenset(tokens)
+    words = frozenset(SYNONYMS.get(word, word) for word in raw - FILLERS)
+    return ColumnName(words, unit, bool(raw & GPU_WORDS), gpu)
+
+
+def _tokens(text: str) -> list[str]:
+    """Returns the words of a text in small letters, divided at punctuation and where capitals begin."""
+    found: list[str] = []
+    for token in TOKEN.findall(text):
+        parts = [token] if token.casefold() in UNIT_WORDS else CAMEL.split(token)
+        for part in map(str.casefold, parts):
+            if found and found[-1] in UNIT_PREFIXES and found[-1] + part in UNIT_WORDS and len(parts) > 1:
+                found[-1] += part
+            else:
+                found.append(part)
+    return found
+
+
+def _take_gpu(tokens: list[str]) -> tuple[list[str], str]:
+    """Returns the words with a plain `gpu` for the one GPU that they name, and its index; '' where they name none."""
+    joined = GPU_NUMBER.sub(r"gpu\1", " ".join(tokens)).split()
+    found = {match[1] for word in joined if (match := NUMBERED_GPU.fullmatch(word))}
+    if len(found) != 1:
+        return tokens, ""
+    return [NUMBERED_GPU.sub("gpu", word) for word in joined], str(int(found.pop()))
+
+
+def _take_unit(tokens: list[str]) -> tuple[list[str], str]:
+    """Returns the words without the one that is a unit: the last one, or the first one of `ms per step`."""
+    if len(tokens) > 2 and tokens[-2] == "per" and UNIT_WORDS.get(tokens[-1]) == "s":
+        return tokens[:-2], PER_SECOND
+    if len(tokens) > 2 and tokens[1] == "per" and tokens[0] in UNIT_WORDS:
+        return tokens[1:], UNIT_WORDS[tokens[0]]
+    if len(tokens) > 1 and tokens[-1] in UNIT_WORDS:
+        return tokens[:-1], UNIT_WORDS[tokens[-1]]
+    return tokens, ""
+
+
+def find_signal(name: ColumnName) -> str:
+    """Returns the signal that the words of a name mean, '' for none."""
+    bare = name.words - {"gpu"}
+    signal = SIGNALS.get(bare, "")
+    is_whole = bare == name.words or signal.startswith("gpu.")
+    return signal if is_whole else ""
+
+
+def find_label(name: ColumnName) -> str:
+    """Returns the label (`gpu`, `node`, `rank`) that the words of a name mean, '' for none."""
+    return "" if name.unit or name.gpu else LABELS.get(name.words, "")
+
+
+def is_time(name: ColumnName) -> bool:
+    """Returns whether the words of a name mean a time: a moment, in a unit of time if in any."""
+    return name.words in TIMES and (not name.unit or UNITS.get(name.unit, ("",))[0] == "s")
+
+
+def clean_label(label: str, text: str) -> str:
+    """Returns the value of a label: of a GPU its index, of a whole number its digits."""
+    bare = text.strip()
+    if label == "gpu" and (match := GPU_INDEX.fullmatch(bare)):
+        return str(int(match[1]))
+    return bare.partition(".")[0] if WHOLE.fullmatch(bare) else bare
+
+
+def is_epoch(text: str) -> bool:
+    """Returns whether a column is called an epoch: of time, or of a training."""
+    return split_name(text).words == {"epoch"}
+
+
+def is_needless(text: str) -> bool:
+    """Returns whether a column or metric of this name says nothing of a fault."""
+    name = split_name(text)
+    bare = name.words - EXPORTER_WORDS
+    is_duration = UNITS.get(name.unit, ("",))[0] == "s"
+    return not text.strip() or (not is_duration and (bare in NEEDLESS or bare - {"gpu"} in NEEDLESS))
+
+
+def mapping_line(name: str, signal: str, unit: str = "", entity: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Returns a line of a mapping file that maps a name to a signal, with labels of the entity, to be copied."""
+    pairs = [("metric", _quote(name[:MAX_NAME])), ("signal", signal), *([("unit", _quote(unit))] if unit else [])]
+    if entity:
+        pairs.append(("entity", "{" + ", ".join(f"{label}: {_quote(text)}" for label, text in entity.items()) + "}"))
+    return "`- {" + ", ".join(f"{key}: {text}" for key, text in pairs) + "}`"
+
+
+def _quote(text: str) -> str:
+    """Returns a text as YAML has it; words such as `no` are no text without quotes."""
+    is_plain = PLAIN.fullmatch(text) and isinstance(yaml.safe_load(text), str)
+    return text if is_plain else "'" + text.replace("'", "''") + "'"
+
+
+def convert_unit(unit: str, wanted: str) -> float | None:
+    """Returns the factor from a unit to that of a signal; None where they measure different things."""
+    if unit == PER_SECOND:
+        return 1.0 if wanted.endswith("}/s") else None
+    if unit == wanted:
+        return 1.0
+    own, other = UNITS.get(unit), UNITS.get(wanted)
+    return own[1] / other[1] if own and other and own[0] == other[0] else None
