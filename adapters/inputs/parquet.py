@@ -219,6 +219,7 @@ def _report_batches(batches: Iterable[Any], file: Any, table: LongTableReader) -
     """Yields the batches, and reports the bytes that their rows stand for."""
     per_row = Path(table.file).stat().st_size / max(file.metadata.num_rows, 1)
     for batch in batches:
+        batch.validate(full=True)  # texts may be no UTF-8, which is known only as they are read
         yield batch
         report_bytes(round(per_row * batch.num_rows))
 
