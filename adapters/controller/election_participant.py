@@ -34,13 +34,13 @@ class ControllerParticipant:
         """Parses the progress of the present or previous leader."""
         self.dispatcher.handover.receive_progress(self.clock.now(), text)
 
-    def list_missed(self) -> str:
+    def list_omissions(self) -> str:
         """Returns what the leader has not reported, as a text for it; '' for nothing."""
-        return self.dispatcher.list_missed()
+        return self.dispatcher.list_omissions()
 
-    def receive_missed(self, text: str) -> None:
+    def receive_omissions(self, text: str) -> None:
         """Parses what a follower says that this controller, which leads, has not reported."""
-        self.dispatcher.receive_missed(text)
+        self.dispatcher.receive_omissions(text)
 
     async def on_leadership_change(self, leads: bool) -> None:
         """Records a change of leadership."""

@@ -158,11 +158,11 @@ class ElectionParticipant(Protocol):
         """Returns its progress as one line."""
         ...
 
-    def list_missed(self) -> str:
+    def list_omissions(self) -> str:
         """Returns what the leader has not reported, as a text for it; '' for nothing."""
         ...
 
-    def receive_missed(self, text: str) -> None:
+    def receive_omissions(self, text: str) -> None:
         """Parses what a follower says that this controller, which leads, has not reported."""
         ...
 
@@ -238,13 +238,13 @@ class LeaderElection:
     async def _run(self, lease: FileLease) -> None:
         while True:
             if self.participant.is_able:
-                lease.message = self.participant.list_missed()
+                lease.message = self.participant.list_omissions()
                 await self._attempt(partial(lease.acquire, self.participant.progress()), lease.lock.lease)
             if lease.other_content != self._other_content:
                 self._other_content = lease.other_content
                 self.participant.receive_progress(parse_progress(lease.other_content))
             if lease.received and lease.is_held:
-                self.participant.receive_missed(lease.received)
+                self.participant.receive_omissions(lease.received)
             lease.received = ""
             if self._was_leader != lease.is_held:
                 self._was_leader = lease.is_held

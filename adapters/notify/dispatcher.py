@@ -23,8 +23,8 @@ from skewscope.adapters.notify.base import (
     StateNotifier,
 )
 from skewscope.adapters.notify.handover import Handover
-from skewscope.adapters.notify.missed_openings import format_missed, parse_missed
 from skewscope.adapters.notify.notifier_state import NotifierState
+from skewscope.adapters.notify.omissions import format_omissions, parse_omissions
 from skewscope.adapters.notify.open_reports import BelievedOpen, OpenReport, Place, place_of
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
@@ -266,16 +266,18 @@ class Dispatcher:
         reports = {name: self.handover.reports_of(name) for name in self._event_notifiers()}
         return {name: one.belief() for name, one in reports.items() if one.known and self._tasks[name].is_done}
 
-    def list_missed(self) -> str:
+    def list_omissions(self) -> str:
         """Returns openings that only this controller saw, while another one leads, as a text for it; '' for none."""
         if self.is_active() or not self.handover.is_shared:
             return ""
         waiting = {name: task.waiting for name, task in self._tasks.items() if task.waiting is not None}
-        return format_missed({name: one for name, one in waiting.items() if self._is_missing(name, one, MISSED_AFTER)})
+        return format_omissions(
+            {name: one for name, one in waiting.items() if self._is_missing(name, one, MISSED_AFTER)}
+        )
 
-    def receive_missed(self, text: str) -> None:
+    def receive_omissions(self, text: str) -> None:
         """Queues openings that another controller saw and this one, which leads, did not report."""
-        for name, one in parse_missed(text).items():
+        for name, one in parse_omissions(text).items():
             if name in self._event_notifiers() and self.is_active() and self._is_missing(name, one, 0.0):
                 self._tasks[name].extra.append(one)
                 self._tasks[name].wakeup.set()

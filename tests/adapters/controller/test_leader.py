@@ -144,10 +144,10 @@ class Part:
     def receive_progress(self, said):
         self.heard.append(said)
 
-    def list_missed(self):
+    def list_omissions(self):
         return ""
 
-    def receive_missed(self, text):
+    def receive_omissions(self, text):
         raise AssertionError(text)
 
     async def on_leadership_change(self, leads):

@@ -458,22 +458,22 @@ def test_what_only_a_follower_saw_is_reported_by_the_leader():
         mail.letters = [Notification(1, begun, IncidentUpdate(OPENED, "", one))]
         told(office, one)
         await settled()
-        assert office.list_missed() == ""
+        assert office.list_omissions() == ""
         await clock.pass_(MISSED_AFTER)
         told(office, one)
-        said["text"], said["line"] = office.list_missed(), line
+        said["text"], said["line"] = office.list_omissions(), line
         reported = json.dumps({posts.name: [0.0, [], [OpenReport.of(one, is_confirmed=True).as_json()], [begun, []]]})
         office.handover.receive_progress(clock.now(), reported)
-        assert office.list_missed() == ""
+        assert office.list_omissions() == ""
         assert posts.sent == []
 
     async def leader(office, clock, mail, posts):
         office.handover.receive_progress(clock.now(), said["line"])
         told(office)
         for text in (said["text"], said["text"], "[", '{"messenger": [1, "", {}]}', '{"other": []}'):
-            office.receive_missed(text)
+            office.receive_omissions(text)
         await until(lambda: posts.sent)
-        office.receive_missed(said["text"])
+        office.receive_omissions(said["text"])
         await settled()
         assert posts.sent == [("opened", "i-3")]
 

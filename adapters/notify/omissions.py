@@ -15,8 +15,8 @@ MAX_TEXT = 1 << 18
 """Characters of the text; a longer one says nothing."""
 
 
-def format_missed(found: Mapping[str, Notification]) -> str:
-    """Returns openings by notifier as a text; '' without any. `parse_missed` reads it."""
+def format_omissions(found: Mapping[str, Notification]) -> str:
+    """Returns openings by notifier as a text; '' without any. `parse_omissions` reads it."""
     if not found:
         return ""
     said = {name: [one.t, one.update.why, one.update.incident.as_json()] for name, one in sorted(found.items())}
@@ -24,8 +24,8 @@ def format_missed(found: Mapping[str, Notification]) -> str:
     return text if len(text) <= MAX_TEXT else ""
 
 
-def parse_missed(text: str) -> dict[str, Notification]:
-    """Returns what `format_missed` was given, as openings; what is damaged is left out."""
+def parse_omissions(text: str) -> dict[str, Notification]:
+    """Returns what `format_omissions` was given, as openings; what is damaged is left out."""
     try:
         said = json.loads(text) if len(text) <= MAX_TEXT else {}
     except (ValueError, RecursionError):
