@@ -95,7 +95,8 @@ class FileLease:
                 self._renewed_at = begun
                 self._take_message()
             elif self.message:
-                self._message_file.write_text(self.message, encoding="utf-8")
+                with suppress(OSError):  # written again at the next look
+                    self._message_file.write_text(self.message, encoding="utf-8")
         return self.is_held
 
     @property
@@ -103,8 +104,8 @@ class FileLease:
         return self.lock.path.with_name(self.lock.path.name + MISSED_SUFFIX)
 
     def _take_message(self) -> None:
-        """Reads what a follower wrote, once."""
-        with suppress(FileNotFoundError):
+        """Reads what a follower wrote, once; a file that cannot be read takes no lease away."""
+        with suppress(OSError):
             with self._message_file.open("rb") as file:
                 found = file.read(MAX_BYTES)
             self._message_file.unlink()

@@ -63,6 +63,16 @@ def test_the_leader_reads_once_what_a_follower_writes(tmp_path):
     assert not (tmp_path / "lock.missed").exists()
 
 
+def test_a_message_that_cannot_be_written_or_read_takes_no_lease_away(tmp_path):
+    one, two, _ = pair(tmp_path)
+    (tmp_path / "lock.missed").mkdir()
+    two.message = "an opening"
+    assert one.acquire()
+    assert not two.acquire()
+    assert one.acquire()
+    assert one.received == ""
+
+
 def test_who_does_not_renew_has_lost_it_before_another_takes_it(tmp_path):
     one, two, clocks = pair(tmp_path)
     assert one.acquire()
