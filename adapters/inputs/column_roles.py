@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.adapters.inputs.file_origin import find_server, join_notes
+from skewscope.adapters.inputs.nvidia_smi import ONLY_GPU
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.table_layout import LABEL_COLUMNS, TableLayout, TakenColumn
 from skewscope.adapters.inputs.training_steps import find_job
@@ -37,8 +38,6 @@ from skewscope.kb.problems import InputError, Problem, join_names
 ROWS_OF_SAMPLE = 10_000
 MIN_EPOCH = 1e8
 """Seconds since 1970; smaller epochs are those of a training."""
-ONLY_GPU = "0"
-"""Index of the GPU of a table that names none."""
 MAX_NAMED = 8
 SIZES: Mapping[str, tuple[tuple[str, float, float], ...]] = {
     "MHz": (("GHz", 0.05, 20.0), ("MHz", 50.0, 2e4), ("Hz", 5e7, 2e10)),
