@@ -131,7 +131,7 @@ class ColumnName(NamedTuple):
     is_gpu: bool
     """Whether a word says that it is of a GPU."""
     gpu: str = ""
-    """Index of the GPU that it names, as `gpu0_power` does."""
+    """Index of the GPU that it names, as "gpu0_power" does."""
 
 
 def _sets(texts: Iterable[str]) -> frozenset[Words]:
