@@ -508,6 +508,7 @@ def damaged(copy, what):
         return lint_folder(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", DAMAGE)
 def test_damage_is_told_with_file_and_line_what_was_found_and_what_was_expected(copy, what):
     damage, problems = DAMAGE[what], damaged(copy, what)

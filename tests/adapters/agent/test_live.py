@@ -141,6 +141,7 @@ def outside(port: int = 0) -> Iterator[Receiver]:
         receiver.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("wire")
 def test_counters_and_packets_of_a_real_interface_arrive(tmp_path: Path) -> None:
     with (
@@ -198,6 +199,7 @@ while time.time() < end:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("wire")
 def test_a_starved_agent_says_so_and_invents_nothing(tmp_path: Path) -> None:
     mac = _mac()

@@ -94,6 +94,7 @@ def test_a_span_clips_inputs_that_are_read_one_after_another(tmp_path, asked, mo
     assert len(found[1]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("edges", "more"),

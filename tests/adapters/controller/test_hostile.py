@@ -122,6 +122,7 @@ def world():
     return SourceContext(cluster(), MetricResolver(catalogue(), cluster()), SystemClock())
 
 
+@pytest.mark.slow
 def test_none_of_them_hurts_another(world):
     async def play():
         supervisor = SourceSupervisor(world.clock)
@@ -207,6 +208,7 @@ def test_what_nobody_thought_of_does_not_end_the_scraping_of_a_target(world, mon
     asyncio.run(asyncio.wait_for(play(), 30))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("off", "up", "part"),
     [(-3600.0, False, "s old"), (3600.0, True, "s ahead"), (-60.0, True, ""), (2.0, True, "")],

@@ -56,6 +56,7 @@ async def serving(monkeypatch, most=1000, tls=None):
             await task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [b"", b"GET / HT", ASK[:-2], b"\r\n"])
 @pytest.mark.parametrize("before", [b"", ASK])
 def test_who_does_not_ask_to_the_end_is_let_go(monkeypatch, said, before):

@@ -173,6 +173,7 @@ def test_a_lost_shard_is_named_and_nothing_of_it_is_resolved(sites):
     assert not any("does not answer" in sentence for sentence in result.snapshot.missing)
 
 
+@pytest.mark.slow
 def test_a_shard_that_lost_its_state_finds_its_incidents_under_their_ids(sites):
     rows = list(demo_rows())
     begun = next(

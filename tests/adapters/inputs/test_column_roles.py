@@ -267,6 +267,7 @@ def test_any_header_is_read_or_an_input_error(tmp_path, names):
         read(path)
 
 
+@pytest.mark.slow
 def test_very_wide_tables(tmp_path):
     names = [f"power_{n}_w" for n in range(4093)]
     path = table(tmp_path, ",".join(["time", "gpu", "power_w", *names]), ",".join([str(T), "0", "300", *["1"] * 4093]))

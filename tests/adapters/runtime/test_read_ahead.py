@@ -115,6 +115,7 @@ def test_judging_while_reading_changes_nothing_of_the_result(captured, monkeypat
     assert not active_children()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("anywhere")
 def test_the_order_of_the_inputs_changes_nothing(captured, tmp_path, monkeypatch):
     before = replay(captured)
@@ -155,6 +156,7 @@ def test_progress_grows_to_the_end(captured):
     assert {"read inputs", "diagnosing"} <= {what for what, _ in told}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("anywhere")
 @pytest.mark.parametrize("break_file", ["n1.pcap.zst", "metrics.om"])
 @pytest.mark.parametrize("partial", [False, True])

@@ -202,6 +202,7 @@ def test_settings_are_read_with_all_their_faults():
     assert sorted(problem.field for problem in faulty.problems) == ["quiet", "step", "url"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("prometheus-node-exporter"), reason="needs prometheus-node-exporter")
 def test_a_real_node_exporter_is_scraped_value_by_value(tmp_path):
     with socket.socket() as free:

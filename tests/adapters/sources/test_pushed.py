@@ -96,6 +96,7 @@ def test_only_who_speaks_for_all_nodes_may_push(tmp_path):
         assert answers[0] in (401, 403)
 
 
+@pytest.mark.slow
 @prometheus
 def test_a_real_prometheus_pushes_to_a_controller_and_is_asked_by_it(tmp_path):
     text = "".join(f'node_netstat_Tcp_RetransSegs{{node="n{n}"}} 17\n' for n in range(3))

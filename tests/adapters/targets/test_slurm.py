@@ -193,6 +193,7 @@ def test_a_node_that_is_weighed_down_is_taken_last(cluster):
     assert cluster.wait_for_job(job) == "gpu1"
 
 
+@pytest.mark.slow
 @needs_slurm
 @pytest.mark.parametrize("state", ["drain", "down", "fail"])
 def test_what_a_person_took_out_stays_theirs(cluster, state):
@@ -212,6 +213,7 @@ def test_what_a_person_took_out_stays_theirs(cluster, state):
     assert cluster.reason("gpu2") == "new DIMM"
 
 
+@pytest.mark.slow
 @needs_slurm
 @pytest.mark.parametrize("reason", ["under repair", "skewscope:a-10 of another action", "was skewscope:a-1 before"])
 def test_a_drain_that_somebody_took_over_is_not_undone(cluster, reason):

@@ -83,6 +83,7 @@ def check_equal_verdicts(seed: int, seconds: int, monkeypatch: pytest.MonkeyPatc
     assert lines[0] == lines[1]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=1, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_common_times_change_no_verdict(seed: int) -> None:

@@ -90,6 +90,7 @@ def everyday(values: list[float], some: set[float]) -> list[Any]:
 SHARES = everyday([0.01, 0.05, 0.1, 0.15, 0.5, 0.9], {0.05})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("size", everyday([2, 4, 7], {4}))
 @pytest.mark.parametrize("make", [announced_ring, ring])

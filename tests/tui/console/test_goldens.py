@@ -64,6 +64,7 @@ UNPLACED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size", "feed", "keys"),
     [
