@@ -10,7 +10,6 @@ from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.cells import (
     LONGEST_MEMORY_S,
-    LONGEST_TIMES,
     MIN_CHANGES,
     MIN_GROUP_STALL_S,
     MIN_INTERVALS,
@@ -28,6 +27,7 @@ from skewscope.engine.symptoms.cells import (
     Deviation,
     JudgedCells,
 )
+from skewscope.engine.symptoms.pauses import LONGEST_TIMES, RegularPauses
 from skewscope.engine.symptoms.samples import NewSamples
 
 
@@ -133,6 +133,7 @@ class StepStops:
         self._beside: dict[int, Index] = {}
         """Other cells on the nodes of a job, by job, of those that were asked for."""
         self._last, self._usual, self._longest, self._value = (np.empty(0) for _ in range(4))
+        self.pauses = RegularPauses()
         self.stopped: Mask = np.empty(0, bool)
 
     def grow(self) -> None:
@@ -153,6 +154,7 @@ class StepStops:
         for name in ("_last", "_usual", "_value"):
             setattr(self, name, np.concatenate((getattr(self, name), np.full(more, np.nan))))
         self.stopped = np.concatenate((self.stopped, np.zeros(more, bool)))
+        self.pauses.grow(len(at))
 
     def step(self, t: float, new: NewSamples) -> bool:
         """Takes in the samples of the tick that ends at `t` seconds; returns whether a job stopped or goes on."""
@@ -162,13 +164,14 @@ class StepStops:
         at = place[place >= 0]
         self._value[at] = new.value[place >= 0]
         interval, usual, goes = t - self._last[at], self._usual[at], ~before[at]
+        paused = (self._count[at] > MIN_INTERVALS) & (interval >= self._patience()[at])
+        self.pauses.add(at[paused], self._last[at[paused]], interval[paused])
         learned = usual + (np.minimum(interval, 4 * usual) - usual) / MIN_INTERVALS
         self._usual[at] = np.where(goes, np.where(np.isnan(usual), interval, learned), usual)
         faded = self._longest[at] * np.exp(-nan_to_zero(interval) / LONGEST_MEMORY_S)
         self._longest[at] = np.where(goes, np.fmax(faded, interval), faded)
         self._count[at], self._last[at] = self._count[at] + 1, t
-        limit = np.maximum(MISSED_STEPS * self._usual, MIN_MISSED_S)
-        due = self._last + np.fmax(limit, LONGEST_TIMES * self._longest)
+        due = self._last + np.fmax(self._patience(), self.pauses.allowance(self._last))
         due = np.where(self._count > MIN_INTERVALS, due, np.inf)
         self.stopped = due <= t
         for n in np.flatnonzero(self.stopped).tolist():
@@ -180,6 +183,11 @@ class StepStops:
             self.stopped[n] = not goes_on and (is_alone or (beside > self._last[n]).any())
         self.next_stop = float(due[due > t].min(initial=np.inf))
         return bool((self.stopped != before).any())
+
+    def _patience(self) -> F64:
+        """Returns [job] the seconds after which a step has not come, unless a regular pause is due."""
+        limit = np.maximum(MISSED_STEPS * self._usual, MIN_MISSED_S)
+        return np.fmax(limit, LONGEST_TIMES * self._longest)
 
     def _cells_beside(self, n: int) -> Index:
         """Returns the cells of others on the nodes of a job."""

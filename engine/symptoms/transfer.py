@@ -12,6 +12,7 @@ from skewscope.engine.symptoms.balance import RequestShares, UnevenLinks
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.detector import StateChanges, SymptomDetector
 from skewscope.engine.symptoms.levels import KEPT, LevelShifts, PeerRatios
+from skewscope.engine.symptoms.pauses import PAUSES
 
 CELLS = ("value", "time", "change_time", "renewal", "total")
 PAIRS = ("_waiting", "_distinct_new", "_standing", "_standing_since", "_late_since", "ratio")
@@ -75,6 +76,7 @@ def transfer_detector(now: SymptomDetector, before: SymptomDetector, entities: E
         copy_items(new, old, arrays, places.of_part(new, old))
     copy_fields(now.progress, before.progress, ("_first_pending",))
     copy_fields(now.steps, before.steps, ("next_stop",))
+    copy_items(now.steps.pauses, before.steps.pauses, PAUSES, places.of_part(now.steps, before.steps))
     _transfer_flaps(now.states, before.states, places)
     if now.links is not None and before.links is not None:
         _transfer_links(now.links, before.links, places)

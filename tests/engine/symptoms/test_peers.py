@@ -49,6 +49,12 @@ def test_gpus_of_another_kind_of_group_are_no_peers():
     assert ("out-of-range", "n0/gpu5") in played(SPLIT, usual, hot)
 
 
+@pytest.mark.parametrize(("used", "is_told"), [(95.0, True), (55.0, False)])
+def test_a_gpu_with_little_to_do_may_lower_its_clock(used, is_told):
+    low = {CLOCK: np.full(GPUS, 225.0), UTIL: np.full(GPUS, used)}
+    assert bool(played(FREE, {CLOCK: 2800.0, UTIL: 95.0}, low)) is is_told
+
+
 @pytest.mark.parametrize(
     ("fleet", "others", "hot", "is_told"),
     [(FREE, 34.0, 60.0, False), (FREE, 60.0, 80.0, True), (WHOLE, 34.0, 60.0, True)],
