@@ -148,6 +148,8 @@ class Judgement:
     """Id of the signal of which it is a part, at the same place or in its group; '' where it stands alone."""
     least_part: float = 0.0
     """Least part of that which matters."""
+    reciprocal_of: str = ""
+    """Id of the signal that rises where this one falls; '' where there is none."""
     symptom: str = ""
     """Id of the symptom that a bad deviation shows; '' where nothing is bad."""
 

@@ -8,7 +8,7 @@ Source: M. Shwe and others, "Probabilistic diagnosis using a reformulation of th
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from skewscope.engine.symptoms.cells import (
     LESS,
@@ -62,6 +62,7 @@ SIMILAR_DIRECTIONS = {
     "stops": ("down",),
     "silent": ("stops",),
 }
+OPPOSITE = {"up": "down", "down": "up"}
 COMPARISONS = {
     PAST: ("past", "nominal"),
     PEERS: ("peers", "siblings"),
@@ -130,7 +131,7 @@ class CauseModel:
             machines: machines on which members are late.
         """
         by_signal: dict[str, list[Deviation]] = {}
-        for deviation in _leave_out_waits(deviations):
+        for deviation in _leave_out_waits(self._as_in_signatures(deviations)):
             by_signal.setdefault(deviation.signal.id, []).append(deviation)
         more = max(min(machines, MAX_MACHINES) - 1, 0)
         kinds = _kinds_at(group_kinds, deviations)
@@ -146,6 +147,19 @@ class CauseModel:
         ]
         found.sort(key=lambda one: (-one.probability, one.condition))
         return tuple(one for one in found[:MAX_CANDIDATES] if one.probability >= MIN_PROBABILITY)
+
+    def _as_in_signatures(self, deviations: Collection[Deviation]) -> list[Deviation]:
+        """Returns the deviations; those of a reciprocal are of the signal that signatures name, unless it has some."""
+        present = {one.signal.id for one in deviations}
+        found = []
+        for one in deviations:
+            name = one.signal.judged.reciprocal_of if one.signal.judged is not None else ""
+            if name and name not in present and one.direction in OPPOSITE:
+                signal, direction = self.catalogue.signals[name], OPPOSITE[one.direction]
+                found.append(replace(one, signal=signal, direction=direction, value=one.before, before=one.value))
+            else:
+                found.append(one)
+        return found
 
     def _score(
         self,

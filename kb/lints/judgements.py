@@ -14,7 +14,7 @@ NEVER_BY_THE_PAST = frozenset(("share", "workload"))
 BUNDLED_ENTITIES = frozenset(("port", "rdma_port", "priority", "link", "representor", "function"))
 """Entities that may belong to a bundle of parallel links."""
 TITLE_FIELDS = frozenset(("entity", "signal", "ratio", "before", "after", "unit", "since"))
-FIELDS_OF_THE_BAD = ("against", "least", "floor", "nominal", "given", "part_of", "least_part", "symptom")
+FIELDS_OF_THE_BAD = ("against", "least", "floor", "nominal", "given", "part_of", "least_part", "reciprocal_of", "symptom")
 """Fields that only a signal with a bad direction has."""
 
 
@@ -85,6 +85,8 @@ def comparison_fits_the_signal(entry: CatalogueEntry) -> Problems:
     if bool(judged.part_of) != bool(judged.least_part) or judged.part_of == entry.name:
         found = f"{judged.part_of!r} and {judged.least_part:g}"
         yield entry.document.problem(("judged",), found, "another signal and its 'least_part'; or neither")
+    if judged.reciprocal_of == entry.name:
+        yield entry.document.problem(("judged", "reciprocal_of"), f"{judged.reciprocal_of!r}", "another signal")
 
 
 @catalogue_lint("Add the role to the symptom, or choose the symptom that has it.")

@@ -4,7 +4,7 @@ import pytest
 
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.causes import CauseModel
-from skewscope.engine.symptoms.cells import PEERS, Deviation
+from skewscope.engine.symptoms.cells import PAST, PEERS, Deviation
 from skewscope.kb.loader import catalogue
 
 KNOWN = catalogue()
@@ -42,6 +42,17 @@ def test_what_is_normal_speaks_against():
 def test_a_signal_that_is_not_delivered_counts_neither_way(signal):
     assert probabilities([late()]) == probabilities([late()], ())
     assert signal not in {name for one in MODEL.rank([late()], (), ()) for name in one.normal}
+
+
+def from_its_past(signal, direction, value):
+    return Deviation(KNOWN.signals[signal], Entity("group", "A"), PAST, direction, 0.0, value, 1.0)
+
+
+def test_fewer_samples_a_second_have_the_causes_of_longer_steps():
+    longer, fewer = from_its_past("step.duration", "up", 2.0), from_its_past("step.sample_rate", "down", 0.5)
+    assert probabilities([fewer]) == probabilities([longer])
+    assert probabilities([fewer]) != probabilities([from_its_past("step.sample_rate", "up", 2.0)])
+    assert list(probabilities([longer, fewer]))[0] == list(probabilities([longer]))[0]
 
 
 def test_the_deciding_signal_is_one_that_is_not_seen():
