@@ -4,7 +4,8 @@ A shift is told after `RUN` new values in a row beyond the 98 % quantile of at l
 median of the run shifted by more than the least size that matters and by five median deviations. On eleven completed
 MLPerf runs, on which this was set, it sees slow steps after about five of them, with one false alarm in some 8,500
 healthy ones for a single series without a least size; least size, deviations and the least time lower that further.
-A fault does not teach the past, and few slow first values do not teach its tail.
+A fault does not teach the past, and few slow first values do not teach its tail. Where there are fewer than `MIN_PAST`
+values of the time of work, only what is far above all of them counts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,11 @@ DENSE_PAST = 24
 """So many values are taken at once."""
 DEVIATIONS = 5.0
 QUANTILE = 0.98
+FEW_PAST = 5
+"""So few times of work are a past..."""
+FEW_TIMES = 2.0
+"""...for those that are so many times the longest of them: published jobs have single steps of up to 3.4 times the
+median, not RUN in a row."""
 LONG_STEP = 2
 """A time beyond TAIL times the median counts as so many values: evaluation and checkpoints are shorter."""
 START_TIMES = 10.0
@@ -147,13 +153,20 @@ class LevelShifts:
         # One long step is normal and must not raise the limit for the next ones.
         # Work that takes less than at first has started slowly: its level is that of now.
         is_young = self.limits.is_work[some] & ~self.limits.down[some] & (self.count[some] < PAST_VALUES)
-        lowest = np.where(is_young, -np.inf, self.low[some])
+        lowest = np.where(is_young | np.isnan(self.low[some]), -np.inf, self.low[some])
         new = np.where(np.isnan(self.high[some]), new, np.clip(new, lowest, self.high[some]))
         self.memory.values[RUN + self.count[some] % PAST_VALUES, lanes[good]] = new
         self.count[some] += 1
         self.accepted_at[some] = time[good]
-        warm = some[self.count[some] >= MIN_PAST]
-        self._learn_limits(warm)
+        self._learn_limits(some[self.count[some] >= MIN_PAST])
+        self._learn_first_limits(some[self.limits.is_work[some] & (self.count[some] < MIN_PAST)])
+
+    def _learn_first_limits(self, at: Index) -> None:
+        """Learns the limit of times of work that have few values; at first they have none."""
+        at = at[self.count[at] >= FEW_PAST]
+        if len(at):
+            past = self.memory.get(at, slice(RUN, RUN + MIN_PAST))
+            self.median[at], self.high[at] = np.nanmedian(past, axis=0), FEW_TIMES * np.nanmax(past, axis=0)
 
     def _learn_limits(self, at: Index) -> None:
         if not len(at):

@@ -68,6 +68,32 @@ def test_the_pauses_of_checkpoints_are_no_stops():
     assert not job_that_ends(60, 3, missed=missed).incidents()
 
 
+def pauses_of_a_job(starts, length=40, seconds=3000):
+    """Returns when a job is told to have stopped that takes no step for `length` seconds at each of `starts`."""
+    missed = {second for start in starts for second in range(start, start + length)}
+    found = job_that_ends(seconds, 0, missed=missed).incidents()
+    return sorted(incident.opened_at for incident in found if incident.condition == "stopped-progress")
+
+
+def test_a_pause_that_comes_at_like_distances_is_no_stop_from_the_third_on():
+    told = pauses_of_a_job([400, 1000, 1620, 2200, 2800], length=140)
+    assert len(told) == 2
+
+
+def test_like_pauses_at_unlike_distances_are_told_each_time():
+    told = pauses_of_a_job([300, 1400, 1900, 2700], length=140)
+    assert len(told) == 4
+
+
+def test_a_regular_pause_that_does_not_end_is_a_stop():
+    missed = {second for start in (400, 1000, 1600) for second in range(start, start + 140)}
+    world = job_that_ends(1740, 0, missed=missed)
+    assert len(world.incidents()) == 2
+    for _ in range(100):
+        world.tick({})
+    assert len(world.incidents()) == 3
+
+
 def test_a_tick_is_asked_for_when_a_step_is_due():
     world = job_that_ends(seconds=1)
     due = world.tracker.next_change()
@@ -91,6 +117,15 @@ def slow_after(start, values=30, factor=1.5):
 def test_slow_first_steps_do_not_hide_a_fault(start):
     assert slow_after(start) == {"slow-steps"}
     assert "slow-steps" not in slow_after(start, factor=1.0)
+
+
+@pytest.mark.parametrize(("healthy", "factor", "told"), [(9, 3.0, True), (9, 1.5, False), (4, 3.0, False)])
+def test_of_few_steps_only_those_far_above_all_of_them_are_slow(healthy, factor, told):
+    world, chance = SymptomWorld(), np.random.default_rng(2)
+    for n in range(healthy + 4):
+        wobble = 1 + 0.01 * chance.standard_normal()
+        world.tick({STEP: wobble * (1.0 if n < healthy else factor)})
+    assert ("slow-steps" in {one.condition for one in world.incidents()}) is told
 
 
 def false_shifts(draw, count=2000, length=200):
