@@ -108,7 +108,7 @@ ENGINE_INTERFACE = {
     "engine.advice.command_values",
     "engine.advice.policy",
     # Arithmetic on arrays, which a console repeats for the rows it shows.
-    "engine.features.stores",
+    "engine.features.baselines",
     "engine.features.peer_statistics",
 }
 ENGINE_TOOLS = {
@@ -123,6 +123,7 @@ ENGINE_TOOLS = {
     # The state of a running engine as bytes; incidents of several engines.
     "adapters/fleet": {
         "engine.attribution",
+        "engine.features.counter_store",
         "engine.features.evaluator",
         "engine.features.operators.peers",
         "engine.ingest.series_state",

@@ -25,9 +25,9 @@ import numpy as np
 import skewscope
 from skewscope.adapters.controller.agent_receiver import AgentTable
 from skewscope.adapters.fleet.key_pool import KeyPool
+from skewscope.engine.features.counter_store import CounterWindows
 from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.features.operators.peers import PeerCount
-from skewscope.engine.features.stores import CounterWindows
 from skewscope.engine.ingest.feed import SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.kb.garbage import pause_collection

@@ -17,8 +17,8 @@ from skewscope.adapters.view.snapshot import (
     ViewSnapshot,
 )
 from skewscope.engine.engine import Engine, NewestSamples, SignalSeries
+from skewscope.engine.features.baselines import Baseline
 from skewscope.engine.features.peer_statistics import leave_one_out
-from skewscope.engine.features.stores import Baseline
 from skewscope.engine.model.arrays import F32, F64, Index, Mask
 from skewscope.engine.model.entities import EntitySets, build_sets
 from skewscope.engine.model.incident import Incident

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 import skewscope.engine.features.operators as _  # noqa: F401 - its modules register the operators
+from skewscope.engine.features.baselines import BaselineSlice, BaselineStore
+from skewscope.engine.features.counter_store import CounterStore
 from skewscope.engine.features.operators.protocol import (
     Junction,
     Operator,
@@ -21,7 +23,6 @@ from skewscope.engine.features.operators.protocol import (
     operator_class,
     total_cost,
 )
-from skewscope.engine.features.stores import BaselineSlice, BaselineStore, CounterStore
 from skewscope.engine.features.window_store import WindowStore
 from skewscope.engine.ingest.samples import CONSTANT_TIMESTAMP, CommonTimestamp, merge_timestamps
 from skewscope.engine.ingest.series_state import SeriesState
@@ -338,17 +339,15 @@ class Evaluator:
         """Whether what an expression depends on may have changed in this tick."""
         return bool(self._dirty[n])
 
-    # --- values of all entities
+    # --- values of all entities; they are asked for with numpy's warnings switched off
 
     def may_hold_later(self, number: int) -> Mask:
         """Returns [entity] where a truth value is not YES, and may be as soon as a window is long enough."""
-        with np.errstate(all="ignore"):
-            return self._ripening.turning(number, YES)
+        return self._ripening.turning(number, YES)
 
     def value(self, number: int) -> Any:
         """Returns [entity] the values of an expression at this tick, read-only; a constant has no axis."""
-        with np.errstate(all="ignore"):
-            return self._value(number)
+        return self._value(number)
 
     def _value(self, n: int) -> Any:
         if self._stale[n] or self._values[n] is None:
@@ -405,10 +404,7 @@ class Evaluator:
         return all(self._is_kept[n] and not follows_clock[n] for n in numbers)
 
     def has_changed(self, numbers: Iterable[int], step: int) -> bool:
-        """Whether the values of some expressions have changed since a step, by the number of the step.
-
-        Call it with numpy's warnings switched off.
-        """
+        """Whether the values of some expressions have changed since a step, by the number of the step."""
         return not self._are_unchanged(numbers, step)
 
     def stale_numbers(self) -> int:
@@ -487,7 +483,7 @@ class Evaluator:
             self._times[n] = found
         return found
 
-    # --- values of subsets
+    # --- values of subsets; they are asked for with numpy's warnings switched off
 
     def subset_of(self, kind: str, indices: Index) -> EntitySubset:
         """Some entities of a kind; small subsets are shared within a tick, with the values found for them."""
@@ -500,9 +496,7 @@ class Evaluator:
 
     def subset_value(self, number: int, subset: EntitySubset) -> Any:
         """Returns [subset] the values of an expression for some entities of its kind, equal to those of `value`."""
-        with np.errstate(all="ignore"):
-            found = self._subset_value(number, subset)
-        return _broadcast(found, len(subset.indices))
+        return _broadcast(self._subset_value(number, subset), len(subset.indices))
 
     def _subset_value(self, n: int, subset: EntitySubset) -> Any:
         found = subset.values.get(n)

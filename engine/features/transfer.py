@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from skewscope.engine.features.baselines import BaselineStore
+from skewscope.engine.features.counter_store import CounterHistory, CounterStore, CounterWindows
 from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.features.operators.protocol import Operator
-from skewscope.engine.features.stores import BaselineStore, CounterHistory, CounterStore, CounterWindows
 from skewscope.engine.features.window_store import WindowStore
 from skewscope.engine.ingest.slots import SlotRing
 from skewscope.engine.model.arrays import Index

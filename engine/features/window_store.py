@@ -12,7 +12,7 @@ from skewscope.engine.ingest.samples import Sampler, split_by_width
 from skewscope.engine.ingest.slots import EDGE_S, FIT_STEPS, ColumnIndexer, depth_for, slot_for_reach, slot_for_window
 from skewscope.engine.model.arrays import F64, Index
 
-SHARED_COLUMNS = 64
+SHARED_COLUMNS = 512
 """So few columns for each expression that asks for a statistic, and it is computed for all of them at once."""
 
 LateSampleReader = Callable[[], Iterator[tuple[Index, F64, F64]]]

@@ -20,10 +20,18 @@ from skewscope.engine.ingest.slots import (
     SlotOffset,
     SlotRing,
     fill_missing,
-    join_equal,
     slot_for_reach,
 )
-from skewscope.engine.model.arrays import F64, MAX_VALUE, Mask, is_same_mask, nan_to_zero, pad_to_length, sort_unique
+from skewscope.engine.model.arrays import (
+    F64,
+    MAX_VALUE,
+    Mask,
+    is_same_mask,
+    join_equal,
+    nan_to_zero,
+    pad_to_length,
+    sort_unique,
+)
 
 MAX_WATCHED_COLUMNS = 1 << 12
 """Of more columns than this, every tick is taken to change some."""
@@ -71,6 +79,8 @@ class SampleWindow:
         self._full_since = 0
         """From this slot on, all had one sample at each step."""
         self._steady_period: tuple[tuple[int, int], float] = (-1, -1), np.nan
+        self._slot_counts: dict[tuple[float, int, int], tuple[int, SlotOffset]] = {}
+        """By seconds and columns of a window: (version of the periods by which it was widened, its slots)."""
 
     @property
     def time(self) -> F64:
@@ -273,8 +283,18 @@ class SampleWindow:
 
     def slot_counts(self, window: float, at: ColumnIndexer = ALL_COLUMNS) -> SlotOffset:
         """Slots of a window for each entity, or for all where they are the same."""
-        if isinstance(at, slice) and MIN_PERIODS * min(self.sampling.longest_period(at), MAX_PERIOD_S) <= window:
-            return self.ring.slot_count(window)
+        if not isinstance(at, slice):
+            return self._widened_slot_counts(window, at)
+        key, version = (window, at.start or 0, -1 if at.stop is None else at.stop), self.sampling.version
+        known, found = self._slot_counts.get(key, (-1, 0))
+        if known != version:
+            is_wide = MIN_PERIODS * min(self.sampling.longest_period(at), MAX_PERIOD_S) <= window
+            found = self.ring.slot_count(window) if is_wide else self._widened_slot_counts(window, at)
+            self._slot_counts[key] = version, found
+        return found
+
+    def _widened_slot_counts(self, window: float, at: ColumnIndexer) -> SlotOffset:
+        """The same, of windows that may be too short for their sampling periods."""
         return join_equal(self.ring.slot_counts(widen_window(window, self.sampling.period[: self.size][at])))
 
     def fresh_window(
@@ -298,6 +318,8 @@ class SampleWindow:
         """Returns the time in seconds at which a column next becomes stale; now where there are too many to look at."""
         if self.size > MAX_WATCHED_COLUMNS:
             return self._t
+        if self._shared_time is not None and self._shared_mask is None and self._is_all_fresh():
+            return self._shared_time + self.sampling.shortest_stale_after()
         after = self.sampling.stale_after[: self.size]
         return float(np.fmin.reduce((self.time + after)[self._t - self.time <= after], initial=np.inf))
 

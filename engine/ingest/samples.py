@@ -82,9 +82,15 @@ def merge_timestamps(moments: Iterable[CommonTimestamp | None]) -> CommonTimesta
     """The common timestamp of values that depend on all of these; None if their times differ."""
     found = CONSTANT_TIMESTAMP
     for moment in moments:
-        if moment is None or (moment.time != found.time and CONSTANT_TIMESTAMP.time not in (moment.time, found.time)):
+        if moment is None:
             return None
-        found = CommonTimestamp(max(found.time, moment.time), found.is_complete and moment.is_complete)
+        if found is CONSTANT_TIMESTAMP:
+            found = moment
+        elif moment is not CONSTANT_TIMESTAMP:
+            if moment.time != found.time:
+                return None
+            if not moment.is_complete:
+                found = moment
     return found
 
 

@@ -142,10 +142,10 @@ class SlotRing:
         """Makes slots current one after another, fewer than there are, all of which stay empty."""
         self.initialise_slot()
         plan = _kept_plan if self.size <= MAX_KEPT_PLAN_COLUMNS else _plan_empty_slots
-        rows, columns, parts, new = plan(first % self.depth, last + 1 - first, self.depth, self.size)
+        places, parts, new = plan(first % self.depth, last + 1 - first, self.depth, self.size)
         for name in self._cumulative_layers:
             layer = self.layers[name]
-            base, begin = layer[rows, columns], 0
+            base, begin = layer.take(places), 0
             for part in parts:
                 width = part.stop - part.start
                 layer[:, part] -= base[begin : begin + width]
@@ -253,15 +253,23 @@ class SlotRing:
         return self.look_back(name, skip, at) - self.look_back(name, steps + skip, at)
 
     def window_slots(self, name: str, steps: SlotOffset, at: ColumnIndexer = ALL_COLUMNS) -> F64:
-        """[slots, n] a plain layer, oldest first; NaN where a slot lies before the column's window."""
+        """[slots, n] a plain layer, read-only, oldest first; NaN where a slot lies before the column's window."""
         self.initialise_slot()
         longest = steps if isinstance(steps, int) else int(steps.max(initial=1))
         deepest = min(longest, self.current + 1, self.depth)
-        rows = (self.current - np.arange(deepest)[::-1]) % self.depth
-        found = self.layers[name][rows, at] if isinstance(at, slice) else self.layers[name][rows[:, None], at]
+        found = self._newest_slots(self.layers[name], deepest, at)
         if not isinstance(steps, int) and np.count_nonzero(steps < deepest):
-            found[np.arange(deepest)[::-1, None] >= steps[None, :]] = np.nan
+            found = np.where(np.arange(deepest)[::-1, None] >= steps[None, :], np.nan, found)
         return found
+
+    def _newest_slots(self, layer: F64, count: int, at: ColumnIndexer) -> F64:
+        """Returns [slots, n] the newest rows of a layer, oldest first; a view where they lie one after another."""
+        first = (self.current - count + 1) % self.depth
+        if not isinstance(at, slice):
+            return layer[((first + np.arange(count)) % self.depth)[:, None], at]
+        if first + count <= self.depth:
+            return layer[first : first + count, at]
+        return np.concatenate((layer[first:, at], layer[: first + count - self.depth, at]))
 
     def slot_counts(self, window: F64) -> SlotCounts:
         """Returns [column] how many slots windows of so many seconds have; see `widen_window`."""
@@ -322,12 +330,10 @@ class SlotRing:
             )
 
 
-def _plan_empty_slots(
-    first: int, count: int, depth: int, size: int
-) -> tuple[Index, Index, Sequence[slice], Sequence[slice]]:
+def _plan_empty_slots(first: int, count: int, depth: int, size: int) -> tuple[Index, Sequence[slice], Sequence[slice]]:
     """Returns what opening `count` empty slots from the row `first` on does to a ring of `size` columns.
 
-    That is (rows, columns) of what is taken off, the ranges of these columns, and the ranges of the rows that open.
+    That is where in its memory is what is taken off, the ranges of these columns, and the ranges of the rows that open.
     """
     turns = [_turn_columns((first + n) % depth, depth, size) for n in range(count)]
     parts = [slice(turns[0].start, turns[-1].stop)]
@@ -337,7 +343,7 @@ def _plan_empty_slots(
     columns = np.concatenate([np.arange(turn.start, turn.stop) for turn in turns])
     end = first + count
     opened = [slice(first, min(end, depth)), slice(0, max(end - depth, 0))]
-    return rows, columns, parts, opened
+    return rows * size + columns, parts, opened
 
 
 _kept_plan = lru_cache(maxsize=1024)(_plan_empty_slots)
@@ -346,11 +352,6 @@ _kept_plan = lru_cache(maxsize=1024)(_plan_empty_slots)
 def _turn_columns(row: int, depth: int, size: int) -> slice:
     """Returns the columns that are rebased as the slot in a row becomes current."""
     return slice(size * row // depth, size * (row + 1) // depth)
-
-
-def join_equal(steps: SlotCounts) -> SlotOffset:
-    """Returns one number of slots if all are equal: a row of slots is then read whole, not value by value."""
-    return int(steps[0]) if len(steps) and (steps == steps[0]).all() else steps
 
 
 def fill_missing(a: F64, b: F64) -> F64:

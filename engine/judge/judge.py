@@ -331,7 +331,8 @@ class Judge:
         def ask(at: Index, numbers: bool) -> EvidenceBatch:
             if self._t != t:
                 raise ValueError(f"{self.rule.id}: evidence of {t:g} s is asked for at {self._t:g} s")
-            return self._collect_evidence(at, numbers=numbers)
+            with np.errstate(all="ignore"):
+                return self._collect_evidence(at, numbers=numbers)
 
         return RuleVerdict(self.rule.id, self.rule.scope, self.names, self.firing, state, self.since, ask)
 

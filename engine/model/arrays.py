@@ -24,6 +24,11 @@ def is_same_mask(one: Mask | None, other: Mask | None) -> bool:
     return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
+def join_equal(numbers: Index) -> Index | int:
+    """Returns one number if all are equal: a row at that place is then read whole, not value by value."""
+    return int(numbers[0]) if len(numbers) and (numbers == numbers[0]).all() else numbers
+
+
 def nan_to_zero(x: F64) -> F64:
     """Returns the values; 0 where there is none."""
     return np.where(np.isnan(x), 0.0, x)

@@ -196,9 +196,9 @@ class Lab:
         return named
 
     def named(self, e: Expr) -> dict[str, float]:
-        value = np.broadcast_to(
-            self.evaluator.value(self.evaluator.number_of(e)), (self.entities.count(e.kind or "fleet"),)
-        )
+        with np.errstate(all="ignore"):
+            found = self.evaluator.value(self.evaluator.number_of(e))
+        value = np.broadcast_to(found, (self.entities.count(e.kind or "fleet"),))
         return dict(zip(self.entities.names[e.kind or "fleet"], value.tolist(), strict=False))
 
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from skewscope.engine.features.baselines import Baseline, BaselineSlice
 from skewscope.engine.features.operators.protocol import (
     Operator,
     OperatorContext,
@@ -15,7 +16,6 @@ from skewscope.engine.features.operators.protocol import (
 )
 from skewscope.engine.features.operators.series import is_window_ripening, late_sample_reader
 from skewscope.engine.features.peer_statistics import inf_to_nan
-from skewscope.engine.features.stores import Baseline, BaselineSlice
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.samples import CommonTimestamp, merge_complete_timestamps
 from skewscope.engine.ingest.slots import ColumnIndexer, SlotOffset

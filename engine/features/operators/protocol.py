@@ -6,7 +6,7 @@ truth values are int8: NO, UNKNOWN or YES.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from inspect import signature
@@ -15,7 +15,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.features.stores import BaselineSlice, BaselineStore, CounterStore
+from skewscope.engine.features.baselines import BaselineSlice, BaselineStore
+from skewscope.engine.features.counter_store import CounterStore
 from skewscope.engine.features.window_store import WindowStore
 from skewscope.engine.ingest.samples import CommonTimestamp
 from skewscope.engine.ingest.series_state import SeriesState
@@ -75,6 +76,8 @@ class OperatorContext:
     windows: WindowStore
     baselines: BaselineStore
     counters: CounterStore
+    selectors: dict[Expr, Any] = field(default_factory=dict)
+    """By signal, what selects its series."""
 
 
 OPTIONAL_HOOKS = ("evaluate_subset", "sample_times", "ripening", "is_available", "prepare")

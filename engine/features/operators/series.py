@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from skewscope.engine.features.column_statistics import sum_rows
+from skewscope.engine.features.counter_store import IncreaseFunction
 from skewscope.engine.features.operators.protocol import Operator, OperatorContext, Reads, Values, register
 from skewscope.engine.features.window_store import LateSampleReader
 from skewscope.engine.features.windows import SampleWindow
@@ -22,10 +23,6 @@ from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.entity_kinds import NETWORKS
 from skewscope.rules.expression import Expr
-
-IncreaseFunction = Callable[[float, Index], tuple[F64, F64]]
-"""From (window in seconds, series) to ([series] increases, [series] seconds)."""
-
 
 # --- signals
 
@@ -95,12 +92,18 @@ class SeriesSelector:
         return entities.container_index(kind, "port") if kind == "peer" else None
 
 
+def selector_of(expr: Expr, context: OperatorContext) -> SeriesSelector:
+    """Returns the selector of a signal: operators that read the same series share it."""
+    found: SeriesSelector = context.selectors.setdefault(expr, SeriesSelector(expr, context))
+    return found
+
+
 @register("signal")
 class SignalReader(Operator):
     """The newest fresh value of a signal; an entity's several series folded into one."""
 
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
-        self.selector = SeriesSelector(expr, context)
+        self.selector = selector_of(expr, context)
         self.series_state = context.series_state
         self.factor = expr.value
         self.fold = FOLDS[self.series_state.signals[expr.name].fold]
@@ -145,7 +148,7 @@ def late_sample_reader(expr: Expr, context: OperatorContext) -> LateSampleReader
     """Returns a reader of a signal's late samples; None for an expression that is not a bare signal."""
     if expr.op != "signal":
         return None
-    selector, series_state = SeriesSelector(expr, context), context.series_state
+    selector, series_state = selector_of(expr, context), context.series_state
 
     def iter_samples() -> Iterator[tuple[Index, F64, F64]]:
         """Yields (entities, times, values) of this tick; none where several series are folded into one value."""
@@ -182,7 +185,7 @@ class SignalPresence(Operator):
     """1 for entities that ever reported a signal, unknown for others."""
 
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
-        self.selector = SeriesSelector(expr, context)
+        self.selector = selector_of(expr, context)
         self.series_state = context.series_state
         self._first_samples = -1
         self._series: Index | None = None
@@ -244,12 +247,13 @@ class CounterStatistic(Operator):
 
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
         (signal,), self.window = expr.args, expr.params[-1]
-        self.selector = SeriesSelector(signal, context)
+        self.selector = selector_of(signal, context)
         self.store = self.counters = context.counters.windows_of(signal.name, self.window)
         self.factor, self.series_state = signal.value, context.series_state
+        self.key = type(self), expr.params[:-1], signal
 
     def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        return self.compute(self.selector.series(), self.counters.increase_over)
+        return self.counters.statistic(self.key, self.window, self.selector.series(), self.compute)
 
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:  # noqa: ARG002
         return self.compute(self.selector.series()[:, subset.indices], self.counters.subset_increase_over)

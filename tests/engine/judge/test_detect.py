@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skewscope.engine.features.stores import Baseline
+from skewscope.engine.features.baselines import Baseline
 from skewscope.engine.model.topology import Pool
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES
 from tests.support.rule_world import Bench, Lab, edited, ranks, rule, topology
