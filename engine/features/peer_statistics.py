@@ -9,7 +9,7 @@ Comparisons leave the judged member out: a member far off does not widen the yar
 import numpy as np
 
 from skewscope.engine.features.column_statistics import sort_rows, sum_rows
-from skewscope.engine.model.arrays import F64, MAX_NARROW, Index, Mask, take_in_rows
+from skewscope.engine.model.arrays import F64, MAX_NARROW, Index, Mask, join_equal, take_in_rows
 
 TO_SIGMA = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution."""
@@ -130,18 +130,25 @@ def peer_ratio(x: F64) -> F64:
 
 def peer_median(x: F64) -> F64:
     """The median of the others; NaN for a member that is unknown."""
-    known, count = _known_mask(x)
-    found = _median_without_self(_sort_middle(x, known), x, count)
-    found[~known] = np.nan
+    unknown = np.isnan(x)
+    if not np.count_nonzero(unknown):
+        return _median_without_self_of_all(x)
+    found = _median_without_self(sort_rows(x), x, x.shape[1] - unknown.sum(axis=1))
+    found[unknown] = np.nan
     return found
 
 
-def _sort_middle(x: F64, known: Mask) -> F64:
-    """Each row in order as far as its middle needs it, with or without one of its members."""
-    if np.count_nonzero(known) < known.size:
-        return sort_rows(x)
+def _median_without_self_of_all(x: F64) -> F64:
+    """Returns [row, member] the median of each row without one of its members, all of which are known."""
     size = x.shape[1]
-    return sort_rows(x, range(max(size // 2 - 1, 0), min(size // 2 + 1 + size % 2, size)))
+    if size < 2:
+        return np.full_like(x, np.nan)
+    # Each row is put in order as far as its middle needs it, with or without one of its members.
+    ordered = sort_rows(x, range(size // 2 - 1, min(size // 2 + 1 + size % 2, size)))
+    middle = _order_statistic_without_self(ordered, x, (size - 2) // 2)
+    if size % 2:
+        middle = _midpoint(middle, _order_statistic_without_self(ordered, x, (size - 1) // 2))
+    return middle
 
 
 def _median_without_self(ordered: F64, x: F64, count: np.ndarray) -> F64:
@@ -151,18 +158,17 @@ def _median_without_self(ordered: F64, x: F64, count: np.ndarray) -> F64:
     """
     rest = np.maximum(count - 1, 0)
     low, high = np.maximum(rest - 1, 0) // 2, rest // 2
-    middle = _order_statistic_without_self(ordered, x, low)
+    middle = _order_statistic_without_self(ordered, x, join_equal(low))
     if np.count_nonzero(low != high):
-        middle = _midpoint(middle, _order_statistic_without_self(ordered, x, high))
+        middle = _midpoint(middle, _order_statistic_without_self(ordered, x, join_equal(high)))
     return middle if np.count_nonzero(rest) == len(rest) else np.where((rest > 0)[:, None], middle, np.nan)
 
 
-def _order_statistic_without_self(ordered: F64, x: F64, place: np.ndarray) -> F64:
+def _order_statistic_without_self(ordered: F64, x: F64, place: Index | int) -> F64:
     """Returns [row, member] the order statistic at a place of each row without one member."""
     most = ordered.shape[1] - 1
-    first = place[0] if len(place) else 0
-    if np.count_nonzero(place == first) == len(place):
-        here, next_ = ordered[:, first, None], ordered[:, min(first + 1, most), None]
+    if isinstance(place, int):
+        here, next_ = ordered[:, place, None], ordered[:, min(place + 1, most), None]
     else:
         here, next_ = (take_in_rows(ordered, np.minimum(place + n, most)[:, None]) for n in (0, 1))
     # No member lies between the two: each is drawn to the nearer one and needs the other one.
