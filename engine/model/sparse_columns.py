@@ -50,7 +50,9 @@ class SparseColumns:
         if not values.shape[1]:
             return np.full((len(values), len(at)), np.nan, values.dtype)
         found: NDArray[np.floating] = values[:, lane]
-        found[:, lane < 0] = np.nan
+        missing = lane < 0
+        if missing.any():
+            found[:, missing] = np.nan
         return found
 
     def release(self, at: Index) -> None:

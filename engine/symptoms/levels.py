@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask, widen
+from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, widen
 from skewscope.engine.model.entities import EntitySets, build_sets
 from skewscope.engine.model.sparse_columns import SparseColumns
 from skewscope.engine.symptoms.cells import JudgedCells, ShiftLimits
@@ -125,8 +125,9 @@ class LevelShifts:
         recent[-1, lanes] = value
         above = (value > self.high[at]) & self.limits.up[at]
         below = (value < self.low[at]) & self.limits.down[at]
-        self._count_runs(at, value, time, above, below)
-        self._begin(at, time)
+        if above.any() or below.any() or self.run[at].any():
+            self._count_runs(at, value, time, above, below)
+            self._begin(at, time)
         self._end(at, time, value)
         self._watch_start(at, time, value)
 
@@ -172,10 +173,11 @@ class LevelShifts:
         if not len(at):
             return
         kept = self.memory.get(at, PAST)
-        past = np.sort(kept, axis=0).astype(np.float64)
-        size = np.minimum(self.count[at], PAST_VALUES)
+        # What follows works on rows: they should lie in memory one after another.
+        past = np.sort(kept, axis=0).astype(np.float64, order="C")
+        size = join_equal(np.minimum(self.count[at], PAST_VALUES))
         middle = _quantile(past, size, 0.5)
-        spread = DEVIATIONS * _quantile(np.sort(np.abs(past - middle), axis=0), size, 0.5)
+        spread = DEVIATIONS * _median_deviation(past, middle, size)
         least, floor = self.limits.least[at], self.limits.floor[at]
         scale = np.abs(middle)
         self.median[at] = middle
@@ -186,13 +188,19 @@ class LevelShifts:
         self.high[at] = np.fmax(_quantile(past, usual, QUANTILE, tails), higher)
         self.low[at] = np.fmin(_quantile(past, size, 1 - QUANTILE, tails), lower)
 
-    def _count_slow_start(self, at: Index, past: NDArray[np.floating], high: F64) -> Index:
-        """Returns [series] how many of the largest values are the first ones of a slow start, which teach no tail."""
+    def _count_slow_start(self, at: Index, past: NDArray[np.floating], high: F64) -> Index | int:
+        """Returns [series] how many of the largest values are the first ones of a slow start, which teach no tail.
+
+        One number if that of all is the same.
+        """
+        few = self.count[at] <= PAST_VALUES
+        if not few.any():
+            return 0
         slow = past[:MIN_PAST] > high
         last = (slow * np.arange(1, MIN_PAST + 1)[:, None]).max(axis=0)
         count: Index = slow.sum(axis=0)
-        is_start = (START_DENSITY * count >= last) & (self.count[at] >= 2 * last) & (self.count[at] <= PAST_VALUES)
-        return np.where(is_start, count, 0)
+        is_start = (START_DENSITY * count >= last) & (self.count[at] >= 2 * last) & few
+        return join_equal(np.where(is_start, count, 0))
 
     # --- shifts
 
@@ -216,9 +224,9 @@ class LevelShifts:
 
     def _end(self, at: Index, time: F64, value: F64) -> None:
         held = self.shift[at] != 0
-        some, new, when = at[held], value[held], time[held]
-        if not len(some):
+        if not held.any():
             return
+        some, new, when = at[held], value[held], time[held]
         margin = HALF * np.where(
             self.shift[some] > 0, self.high[some] - self.median[some], self.median[some] - self.low[some]
         )
@@ -262,14 +270,47 @@ class LevelShifts:
         self.shift[found], self.run[found], self.since[found] = 0, 0, np.nan
 
 
-def _quantile(ordered: F64, size: Index, q: float, bounds: tuple[F64 | float, F64 | float] = (-np.inf, np.inf)) -> F64:
+def _quantile(ordered: F64, size: Index | int, q: float, bounds: tuple[F64, F64] | None = None) -> F64:
     """Returns [series] the quantile of the first `size` values of each ascending column, limited to `bounds`."""
+    share: NDArray[np.floating] | float
+    if isinstance(size, int):
+        row, next_row, share = _place(size, q)
+        below, above = ordered[row], ordered[next_row]
+    else:
+        low, high, share = _places(size, q)
+        columns = np.arange(ordered.shape[1])
+        below, above = ordered[low, columns], ordered[high, columns]
+    if bounds is not None:
+        below, above = (np.minimum(np.maximum(one, bounds[0]), bounds[1]) for one in (below, above))
+    found: F64 = below + share * (above - below)
+    return found
+
+
+def _places(size: Index, q: float) -> tuple[Index, Index, NDArray[np.floating]]:
+    """Returns (lower neighbour, upper neighbour, distance from the lower one) of the quantile of so many values."""
     place = q * (size - 1)
-    low = np.floor(place).astype(np.intp)
-    high = np.minimum(low + 1, size - 1)
-    columns = np.arange(ordered.shape[1])
-    below, above = (np.minimum(np.maximum(ordered[rows, columns], bounds[0]), bounds[1]) for rows in (low, high))
-    found: F64 = below + (place - low) * (above - below)
+    low: Index = np.floor(place).astype(np.intp)
+    high: Index = np.minimum(low + 1, size - 1)
+    share: NDArray[np.floating] = place - low
+    return low, high, share
+
+
+def _place(size: int, q: float) -> tuple[int, int, float]:
+    """The same, of one number of values."""
+    place = q * (size - 1)
+    return int(place), min(int(place) + 1, size - 1), place - int(place)
+
+
+def _median_deviation(ordered: F64, middle: F64, size: Index | int) -> F64:
+    """Returns [series] the median distance from `middle` of the first `size` values of each ascending column."""
+    if not isinstance(size, int):
+        return _quantile(np.sort(np.abs(ordered - middle), axis=0), size, 0.5)
+    low, high, share = _place(size, 0.5)
+    # The values that are nearest to the middle lie side by side, and the furthest of them is at either end.
+    left, right = middle - ordered[: size - low], ordered[low:size] - middle
+    above = np.maximum(left[: size - high], right[high - low :]).min(axis=0)
+    below = np.maximum(left, right, out=left).min(axis=0)
+    found: F64 = below + share * (above - below)
     return found
 
 
