@@ -5,7 +5,7 @@ between two changes are judged. What a signal is compared with is said by its `j
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -84,13 +84,14 @@ class ErrorBursts:
             setattr(self, name, np.concatenate((getattr(self, name), np.zeros(more))))
         self._is_burst = np.concatenate((self._is_burst, np.zeros(more, bool)))
 
-    def step(self, new: NewSamples, floor: F64, whole_time: F64) -> None:
+    def step(self, new: NewSamples, floor: F64, whole_times: Callable[[Index], F64]) -> None:
         """Takes in the new rates.
 
         Args:
             new: the new samples.
             floor: [cell] least rate that matters.
-            whole_time: [cell] newest sample in seconds of what the errors are a part of; infinite where it is nothing.
+            whole_times: returns of some cells the newest sample in seconds of what the errors are a part of; infinite
+                where it is nothing.
         """
         place = self._place[new.cells]
         mine = place >= 0
@@ -99,7 +100,8 @@ class ErrorBursts:
             return
         self._first[at] = np.fmin(self._first[at], time)
         # What was sent meanwhile must be known as well.
-        grew = (rate > floor[self.at[at]]) & ~(whole_time[self.at[at]] <= self._time[at])
+        cells = self.at[at]
+        grew = (rate > floor[cells]) & ~(whole_times(cells) <= self._time[at])
         passed = nan_to_zero(time - self._time[at])
         self._time[at] = time
         self._score[at] = self._score[at] * np.exp(-passed / BURST_S) + grew
@@ -233,6 +235,8 @@ class SymptomDetector:
         """[cell] the series that shows whether its replica serves requests, or -1."""
         self._load_pool: Index = np.empty(0, np.intp)
         """[cell] a number of its signal and of the pool of that replica, where the time of work is judged, or -1."""
+        self._gated, self._loaded, self._pooled, self._timed = (self._pool for _ in range(4))
+        """The cells with a load that they follow, with such a series, in such a pool, and with such a number."""
         self._is_distinct: Mask = none
         self._by_past: Mask = none
         self._last, self._last_time = nothing, nothing
@@ -258,8 +262,8 @@ class SymptomDetector:
         self._update_floors()
         mask, distinct = self._masks(new)
         with np.errstate(all="ignore"):
-            counted = distinct if self._is_distinct.all() else np.where(self._is_distinct, distinct, mask)
-            past = np.flatnonzero(counted & self._by_past & ~np.isnan(usable))
+            at = new.cells
+            past = at[self._by_past[at] & (distinct | ~self._is_distinct)[at] & ~np.isnan(usable[at])]
             self.shifts.step(past, usable[past], self.cells.time[past])
             compared = np.where(usable >= self._least_compared, self._allow_for_load(usable), np.nan)
             self.peers.step(t, compared, self._floor, mask, distinct)
@@ -267,7 +271,7 @@ class SymptomDetector:
             if self.links is not None:
                 self.links.step(new, self.shifts.median, self.paths.idle_cells())
             self.progress.step()
-            self.errors.step(new, self._floor, self._whole_times())
+            self.errors.step(new, self._floor, self._whole_times)
             self.states.step(new)
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
@@ -320,6 +324,9 @@ class SymptomDetector:
         sets = [(cells.signals[n].id, self.requests.pool_of(n)) if timed[n] else ("", -1) for n in range(size)]
         numbers = {one: n for n, one in enumerate(dict.fromkeys(one for one in sets if one[1] >= 0))}
         self._load_pool = np.array([numbers.get(one, -1) for one in sets], np.intp)
+        self._gated, self._loaded, self._pooled, self._timed = (
+            np.flatnonzero(one >= 0) for one in (self._ties.given, self._load_series, self._pool, self._load_pool)
+        )
         for part in (self.progress, self.steps, self.errors, self.states, self.paths, self.requests, self.silences):
             part.grow()
         if self.links is not None:
@@ -328,17 +335,20 @@ class SymptomDetector:
     def _usable_values(self) -> F64:
         """Returns [cell] the newest values, NaN where the signal counts only under load and there is none."""
         value = self.cells.value
-        gated, loaded, pooled = self._ties.given >= 0, self._load_series >= 0, self._pool >= 0
-        if not (gated.any() or loaded.any() or pooled.any()):
+        gated, loaded, pooled = self._gated, self._loaded, self._pooled
+        if not (len(gated) or len(loaded) or len(pooled)):
             return value
+        load = self.state.fresh_values(self._load_series[loaded])
+        gone = np.zeros(len(value), bool)
+        gone[loaded] = np.isnan(load)
+        if len(pooled):
+            gone[pooled] |= self.requests.unsettled[self._pool[pooled]]
+        found = value.copy()
         with np.errstate(invalid="ignore"):
-            idle = gated & ~(value[self._ties.given] > self._ties.load)
-            load = self.state.fresh_values(self._load_series) if loaded.any() else value
-            gone = loaded & np.isnan(load)
-            if pooled.any():
-                gone |= pooled & self.requests.unsettled[self._pool]
-            found = np.where(idle | gone | (loaded & ~(load > 0)), np.nan, value)
+            found[gated[~(value[self._ties.given[gated]] > self._ties.load[gated])]] = np.nan
+            found[loaded[~(load > 0)]] = np.nan
         if gone.any():
+            found[gone] = np.nan
             self.shifts.drop(gone)
             self.peers.drop(gone)
         found[self._ties.is_yield] /= value[self._ties.given[self._ties.is_yield]]
@@ -346,25 +356,25 @@ class SymptomDetector:
 
     def _allow_for_load(self, usable: F64) -> F64:
         """Returns [cell] values to compare with peers: less of a replica that has far more load than another one."""
-        pooled = self._load_pool >= 0
-        if not pooled.any():
-            return usable
-        load = self.state.fresh_values(self._load_series)
-        serving = pooled & (load > 0)
-        least, quickest = np.full((2, int(self._load_pool.max()) + 1), np.inf)
-        np.fmin.at(least, self._load_pool[serving], load[serving])
-        busy = serving & (load > COMPARABLE_LOADS * least[self._load_pool])
+        load = self.state.fresh_values(self._load_series[self._timed])
+        serving = load > 0
+        at, load = self._timed[serving], load[serving]
+        pool = self._load_pool[at]
+        least, quickest = np.full((2, int(pool.max(initial=-1)) + 1), np.inf)
+        np.fmin.at(least, pool, load)
+        busy = load > COMPARABLE_LOADS * least[pool]
         if not busy.any():
             return usable
-        np.fmin.at(quickest, self._load_pool[serving & ~busy], usable[serving & ~busy])
+        np.fmin.at(quickest, pool[~busy], usable[at[~busy]])
         # It becomes as quick as the others at most: they are no slower for its load.
-        allowed = np.fmax(usable / (1 + LEAST_SERVING_SHIFT), np.fmin(usable, quickest[self._load_pool]))
-        return np.where(busy, allowed, usable)
+        slow, found = at[busy], usable.copy()
+        found[slow] = np.fmax(usable[slow] / (1 + LEAST_SERVING_SHIFT), np.fmin(usable[slow], quickest[pool[busy]]))
+        return found
 
-    def _whole_times(self) -> F64:
-        """Returns [cell] the newest sample in seconds of what it is a part of; infinite where that is not known."""
-        value, time = self.cells.value[self._ties.whole], self.cells.time[self._ties.whole]
-        return np.where((self._ties.whole < 0) | np.isnan(value), np.inf, time)
+    def _whole_times(self, cells: Index) -> F64:
+        """Returns [k] the newest sample in seconds of what some cells are a part of; infinite where it is not known."""
+        whole = self._ties.whole[cells]
+        return np.where((whole < 0) | np.isnan(self.cells.value[whole]), np.inf, self.cells.time[whole])
 
     def _update_floors(self) -> None:
         """Updates the least differences that depend on the newest values of other cells."""

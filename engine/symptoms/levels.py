@@ -366,6 +366,8 @@ class PeerRatios:
         self.shifts, self.moving = LevelShifts(nothing), LevelShifts(nothing)
         self._sets: EntitySets = build_sets([], 0)
         self.compared: Mask = np.empty(0, bool)
+        self._compared_pairs: Index = np.empty(0, np.intp)
+        """The same as an index: of most pairs, other things are judged."""
         self._is_distinct: Mask = np.empty(0, bool)
         self._waiting: Mask = np.empty(0, bool)
         """[pair] whether a new sample of the cell has come since its set was last compared."""
@@ -412,6 +414,7 @@ class PeerRatios:
         at = cells.pair_cell
         usable = (cells.set_sizes <= MAX_SET_SIZE)[cells.pair_set] if pairs else np.empty(0, bool)
         self.compared = compared[at] & usable
+        self._compared_pairs = np.flatnonzero(self.compared)
         self._is_distinct, self._may_stand = is_distinct[at], stands[at]
         self._follows_load = np.array([one.role in LOAD_ROLES for one in judged], bool)[at]
         self._is_count = np.array(
@@ -461,21 +464,23 @@ class PeerRatios:
             new: [cell] whether it has a new sample.
             distinct: [cell] whether that differs from the one before.
         """
-        at, numbers = self.cells.pair_cell, self.cells.pair_set
-        if not len(at):
+        at, numbers, compared = self.cells.pair_cell, self.cells.pair_set, self._compared_pairs
+        if not len(compared):
             return
-        self._waiting |= new[at]
-        self._distinct_new |= distinct[at]
-        there = self.compared & ~np.isnan(usable[at])
+        self._waiting[compared] |= new[at[compared]]
+        self._distinct_new[compared] |= distinct[at[compared]]
+        there = compared[~np.isnan(usable[at[compared]])]
         sets = len(self.cells.set_sizes)
         counts = np.bincount(numbers[there], minlength=sets)
-        arrived = np.bincount(numbers[there & self._waiting], minlength=sets)
-        fresh = np.bincount(numbers[there & (self._distinct_new | ~self._is_distinct)], minlength=sets)
+        arrived = np.bincount(numbers[there[self._waiting[there]]], minlength=sets)
+        is_fresh = self._distinct_new[there] | ~self._is_distinct[there]
+        fresh = np.bincount(numbers[there[is_fresh]], minlength=sets)
         complete = (counts >= 2) & (arrived == counts) & (2 * fresh >= counts)
         if not complete.any():
             return
-        pairs = np.flatnonzero(there & complete[numbers])
-        self._waiting[complete[numbers]] = self._distinct_new[complete[numbers]] = False
+        pairs = there[complete[numbers[there]]]
+        over = compared[complete[numbers[compared]]]
+        self._waiting[over] = self._distinct_new[over] = False
         self.median = self._sets.reduce(usable, row_median)
         middle, value = self.median[numbers[pairs]], usable[at[pairs]]
         with np.errstate(all="ignore"):
