@@ -24,6 +24,17 @@ BLOCK_COLUMNS = 1 << 13
 STATE_ARRAYS = ("mean", "variance", "_seen", "_first", "_last")
 
 
+@dataclass(frozen=True, slots=True)
+class _RipeBlock:
+    """Columns that learn at a time, all of which are ready or were never seen."""
+
+    earliest_first: float
+    """The earliest of their first times, in seconds."""
+    latest_first: float
+    is_complete: bool
+    """Whether all of them were seen."""
+
+
 class Baseline:
     """Exponentially weighted mean and variance of one value of each entity of a kind."""
 
@@ -33,8 +44,8 @@ class Baseline:
         self._seen, self._first, self._last = (np.empty(0) for _ in range(3))
         self._ready = np.empty(0, bool)
         """[entity] whether its past is long enough; once it is, it stays so."""
-        self._block_start: dict[int, float] = {}
-        """By first column of a block without immature columns: the latest of its first times, in seconds."""
+        self._ripe_blocks: dict[int, _RipeBlock] = {}
+        """By first column."""
         self._newest_time = -np.inf
         """Time of the newest sample of all."""
 
@@ -61,13 +72,15 @@ class Baseline:
         ready = (seen >= MIN_SAMPLES) & (self._last[at] - first >= MIN_MEMORY_SHARE * self.memory)
         if at == ALL_COLUMNS:
             self._ready = ready
-            self._block_start.clear()
+            self._ripe_blocks.clear()
             return
         self._ready[at] = ready
-        if (ready | (seen == 0)).all():
-            self._block_start[at.start] = float(np.fmax.reduce(first, initial=-np.inf))
+        unseen = seen == 0
+        if (ready | unseen).all():
+            ends = np.fmin.reduce(first, initial=np.inf), np.fmax.reduce(first, initial=-np.inf)
+            self._ripe_blocks[at.start] = _RipeBlock(float(ends[0]), float(ends[1]), not unseen.any())
         else:
-            self._block_start.pop(at.start, None)
+            self._ripe_blocks.pop(at.start, None)
 
     def ready_mask(self, at: Index | slice = ALL_COLUMNS) -> Mask:
         """Returns [entity] whether its past is long enough to compare with."""
@@ -109,12 +122,13 @@ class Baseline:
         if not (whole or new.any()):
             return
         seen, mean, variance = self._seen[at], self.mean[at], self.variance[at]
+        block = self._ripe_blocks.get(at.start)
         # An entity without a first time was never seen.
-        ripe = at.start in self._block_start and not (new & np.isnan(self._first[at])).any()
-        if not ripe:
+        if block is None or not (block.is_complete or not (new & np.isnan(self._first[at])).any()):
+            block = None
             self._init_first_samples(at, x, time, new)
-        weight = self._weight(at, time, new, ripe=ripe)
-        away = _clip_surprise(x - mean, mean, variance, None if ripe else seen)
+        weight = self._weight(at, time, new, block)
+        away = _clip_surprise(x - mean, mean, variance, seen if block is None else None)
         step = weight * away
         where: Mask | bool = True if whole else new
         np.add(mean, step, out=mean, where=where)
@@ -123,7 +137,7 @@ class Baseline:
         np.multiply(1 - weight, step, out=variance, where=where)
         np.add(seen, 1.0, out=seen, where=where)
         np.copyto(self._last[at], time, where=where)
-        if not ripe:
+        if block is None:
             self._update_ready(at)
 
     def _init_first_samples(self, at: slice, x: F64, time: F64 | float, new: Mask) -> None:
@@ -133,11 +147,14 @@ class Baseline:
             self._first[at][first] = time if isinstance(time, float) else time[first]
             self.mean[at][first], self.variance[at][first] = x[first], 0.0
 
-    def _weight(self, at: slice, time: F64 | float, new: Mask, *, ripe: bool) -> F64:
+    def _weight(self, at: slice, time: F64 | float, new: Mask, block: "_RipeBlock | None") -> F64:
         # At first a plain mean: each sample counts alike until the memory is as long as it should be.
-        plain = 1 / (self._seen[at] + 1)
-        if ripe and isinstance(time, float) and time - self._block_start[at.start] >= self.memory:
-            return np.maximum(plain, self._decay(time - self._last[at], new))
+        plain: F64 = 1 / (self._seen[at] + 1)
+        if block is not None and isinstance(time, float):
+            if time - block.latest_first >= self.memory:
+                return np.maximum(plain, self._decay(time - self._last[at], new))
+            if time - block.earliest_first < self.memory:
+                return plain
         young = time - self._first[at] < self.memory
         if (young | ~new).all():
             return plain
