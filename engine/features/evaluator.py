@@ -39,6 +39,8 @@ MIN_SUBSET_SIZE = 256
 """Of so few entities, all are as cheap as a subset."""
 MAX_KEPT_SIZE = 1 << 10
 """Values of so many entities are kept over ticks and compared with the next ones; of more, each tick has new ones."""
+MAX_KEPT_MASKS = 64
+"""So many sets of sources that changed together are remembered, with what they change."""
 SELECTIONS = frozenset({"lift", "front", "highest", "lowest", "min", "max"})
 """Operators whose value is one of those of their arguments."""
 
@@ -84,8 +86,9 @@ class Evaluator:
         """Returns the entities from which a past does not learn."""
         self._units = [unit_of(expr) for expr in self.expressions]
         self._dependents = self._index_dependents()
+        self._dirtied: dict[tuple[int, ...], Mask] = {}  # [expression] what may change with some sources together
         self._ripening = RipeningFinder(
-            self.expressions, self._args, self._operators, self._value, self._width, self._may_be_known
+            self.expressions, self._args, self._operators, self.value, self._width, self._may_be_known
         )
 
     def _make_memory(self, size: int) -> None:
@@ -188,7 +191,7 @@ class Evaluator:
             for n in self._stateful:
                 (arg,) = self._args[n]
                 if self._active[n] and self._dirty[arg]:
-                    self._operators[n].update(self._value(arg), partial(self._wide_time, arg))
+                    self._operators[n].update(self.value(arg), partial(self._wide_time, arg))
 
     def _has_samples(self, signal: str) -> bool:
         """Whether samples of a signal came in this tick, or became stale."""
@@ -202,8 +205,9 @@ class Evaluator:
         self._mark_sources([*signals, *self._sources_of(chain(counters, self._learned)), -1])
         self._mark_sources(self._sources_of(self._windows.changing(t, self._is_dirty, has_samples=has_samples)))
         self._learned = []
+        stale, values = self._stale, self._values
         for n in self._fleeting:
-            self._stale[n], self._values[n] = True, None
+            stale[n], values[n] = True, None
 
     def _sources_of(self, stores: Iterable[object]) -> list[int]:
         """Returns the sources of those stores from which an operator reads."""
@@ -214,8 +218,13 @@ class Evaluator:
         if not sources:
             return
         self._step += 1
-        dirty = self._dependents[sources].any(axis=0)
-        self._dirty_mask |= dirty | self._is_planned_anew
+        # Mostly, the samples of a tick are of the signals of those before.
+        key = tuple(sources)
+        if key not in self._dirtied:
+            if len(self._dirtied) >= MAX_KEPT_MASKS:
+                self._dirtied.clear()
+            self._dirtied[key] = np.logical_or.reduce(self._dependents[sources], axis=0)
+        self._dirty_mask |= self._dirtied[key] | self._is_planned_anew
         self._is_planned_anew = False
         self._dirty = self._dirty_mask.tobytes()
         self._stale_mask |= self._dirty_mask
@@ -347,12 +356,9 @@ class Evaluator:
 
     def value(self, number: int) -> Any:
         """Returns [entity] the values of an expression at this tick, read-only; a constant has no axis."""
-        return self._value(number)
-
-    def _value(self, n: int) -> Any:
-        if self._stale[n] or self._values[n] is None:
-            self._refresh(n)
-        return self._values[n]
+        if self._stale[number] or self._values[number] is None:
+            self._refresh(number)
+        return self._values[number]
 
     def _refresh(self, n: int) -> None:
         """Compute the values of an expression, unless those of its arguments are the same as before."""
@@ -427,7 +433,7 @@ class Evaluator:
         """Returns [entity] joined truth values; later arguments are evaluated where earlier ones settle nothing."""
         kind = self.expressions[n].kind
         size = self.entities.count(kind) if kind else 1
-        truth: Truth = _broadcast(self._value(order[0]), size)
+        truth: Truth = _broadcast(self.value(order[0]), size)
         used = 1
         for arg in order[1:]:
             is_open = truth != junction.settled
@@ -436,7 +442,7 @@ class Evaluator:
                 break
             used += 1
             if size <= MAX_KEPT_SIZE or SUBSET_FACTOR * count >= size:
-                truth = junction.join(truth, self._value(arg))
+                truth = junction.join(truth, self.value(arg))
             else:
                 indices = np.flatnonzero(is_open)
                 truth = truth.copy()
@@ -446,7 +452,7 @@ class Evaluator:
 
     def _sample(self, numbers: Sequence[int]) -> tuple[F64, F64 | float]:
         """Returns ([column] values of expressions side by side, times in seconds: one number if all are equal)."""
-        values = [_broadcast(self._value(n), self._width(n)) for n in numbers]
+        values = [_broadcast(self.value(n), self._width(n)) for n in numbers]
         common = merge_timestamps(self._timestamp(n) for n in numbers)
         if common is not None and common is not CONSTANT_TIMESTAMP:
             return concat_columns(values), common.time
@@ -479,7 +485,7 @@ class Evaluator:
             if sample_times is None:
                 found = _newest(times)
             else:
-                found = sample_times(times, lambda place: self._value(args[place]))
+                found = sample_times(times, lambda place: self.value(args[place]))
             self._times[n] = found
         return found
 
@@ -504,7 +510,7 @@ class Evaluator:
             # What was never delivered is unknown, also where something else marked it as changed: it has no window.
             is_current = self._constants[n] is not None or (self._values[n] is not None and not self._stale[n])
             if is_current or len(subset.indices) >= self._subset_limits[n]:
-                whole = self._value(n)
+                whole = self.value(n)
                 found = whole[subset.indices] if self.expressions[n].kind else whole
             else:
                 args = self._args[n]

@@ -342,7 +342,7 @@ def _plan_empty_slots(first: int, count: int, depth: int, size: int) -> tuple[In
     rows = np.repeat((first + np.arange(1, count + 1)) % depth, [turn.stop - turn.start for turn in turns])
     columns = np.concatenate([np.arange(turn.start, turn.stop) for turn in turns])
     end = first + count
-    opened = [slice(first, min(end, depth)), slice(0, max(end - depth, 0))]
+    opened = [slice(first, end)] if end <= depth else [slice(first, depth), slice(0, end - depth)]
     return rows * size + columns, parts, opened
 
 
