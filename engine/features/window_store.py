@@ -15,6 +15,9 @@ from skewscope.engine.model.arrays import F64, Index
 SHARED_COLUMNS = 512
 """So few columns for each expression that asks for a statistic, and it is computed for all of them at once."""
 
+MERGED_COLUMNS = 1 << 10
+"""So few columns are kept in one window, with layers that some do not need: what counts is the number of windows."""
+
 LateSampleReader = Callable[[], Iterator[tuple[Index, F64, F64]]]
 """Yields (entities, times, values) of the samples of this tick that came after later ones."""
 
@@ -156,19 +159,30 @@ class WindowStore:
 
     def _regroup(self) -> None:
         self.advance()
-        grouped: dict[tuple[int, int, float, tuple[str, ...]], list[WindowBuffer]] = defaultdict(list)
+        grouped: dict[tuple[int, int, float], list[WindowBuffer]] = defaultdict(list)
         for buffer in self._active:
             depth = depth_for(self._size(buffer.kind), buffer.longest_window, buffer.slot)
             buffer.slot = slot_for_reach(buffer.slot, buffer.longest_window, depth)
-            grouped[buffer.level, depth, buffer.slot, tuple(sorted(buffer.layers))].append(buffer)
+            grouped[buffer.level, depth, buffer.slot].append(buffer)
         self._groups = [
-            self._build_group(key, some)
-            for key, buffers in sorted(grouped.items())
-            for some in split_by_width(buffers, lambda buffer: self._size(buffer.kind))
+            self._build_group(depth, slot, layers, some)
+            for (_, depth, slot), buffers in sorted(grouped.items())
+            for layers, alike in self._split_by_layers(buffers)
+            for some in split_by_width(alike, lambda buffer: self._size(buffer.kind))
         ]
 
-    def _build_group(self, key: tuple[int, int, float, tuple[str, ...]], buffers: list[WindowBuffer]) -> _WindowGroup:
-        _, depth, slot, layers = key
+    def _split_by_layers(self, buffers: list[WindowBuffer]) -> list[tuple[tuple[str, ...], list[WindowBuffer]]]:
+        """Returns the buffers by the layers that they keep, in order; all together where they have few columns."""
+        if sum(self._size(buffer.kind) for buffer in buffers) <= MERGED_COLUMNS:
+            return [(tuple(sorted(frozenset().union(*(buffer.layers for buffer in buffers)))), buffers)]
+        found: dict[tuple[str, ...], list[WindowBuffer]] = defaultdict(list)
+        for buffer in buffers:
+            found[tuple(sorted(buffer.layers))].append(buffer)
+        return sorted(found.items())
+
+    def _build_group(
+        self, depth: int, slot: float, layers: tuple[str, ...], buffers: list[WindowBuffer]
+    ) -> _WindowGroup:
         sizes = [self._size(buffer.kind) for buffer in buffers]
         ends = np.cumsum(sizes).tolist()
         places = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
@@ -187,9 +201,9 @@ class WindowStore:
     def changing(self, t: float, has_changed: Callable[[int], bool], *, has_samples: bool) -> Iterator[WindowBuffer]:
         """Yields the buffers of which statistics may change in the tick that ends at `t` although not sampled in it."""
         for group in self._groups:
-            is_fed = all(has_changed(buffer.number) for buffer in group.buffers)
-            if not is_fed and group.is_due(t, has_samples=has_samples):
-                yield from group.buffers
+            unfed = [buffer for buffer in group.buffers if not has_changed(buffer.number)]
+            if unfed and group.is_due(t, has_samples=has_samples):
+                yield from unfed
 
     def step(self, t: float, sampled: Sampler, has_changed: Callable[[int], bool], *, has_samples: bool) -> bool:
         """Take in the values of the tick that ends at `t` seconds; returns whether slots became longer.

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from skewscope.engine.features import window_store
 from skewscope.engine.features.window_store import WindowStore
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.samples import MAX_PERIOD_S, MIN_PERIODS, widen_window
@@ -251,3 +252,37 @@ def test_a_statistic_that_several_ask_for_is_computed_once_and_is_that_of_each_a
             alone = [STATISTICS[name](buffer.window, buffer.columns) for buffer in buffers]
         assert [part.tobytes() for part in shared] == [part.tobytes() for part in alone]
     assert len(asked) == 60
+
+
+LAYERS_BY_STATISTIC = {"mean": ("sum",), "slope": ("last",), "quantile": ("last",)}
+
+
+def statistics_of_a_run(names):
+    """Returns the bytes of a statistic of each buffer in each tick of a run, and the number of their windows."""
+    store, random, found = WindowStore(1.0), np.random.default_rng(1), []
+    buffers = [store.buffer(n, "port", 8.0) for n in range(len(names))]
+    for buffer, name in zip(buffers, names, strict=True):
+        buffer.request(name, (8.0,), LAYERS_BY_STATISTIC[name])
+    store.allocate(lambda _: True, lambda _: 2)
+    for n in range(60):
+        values = np.where(random.random((len(names), 2)) < 0.1, NAN, random.normal(100, 1, (len(names), 2)))
+        fed = [number for number in range(len(names)) if n % (number + 1) == 0]
+
+        def sample(numbers, t=START + n, now=values, fed=fed):
+            return np.concatenate([now[k] for k in numbers]), np.repeat([t if k in fed else NAN for k in numbers], 2)
+
+        store.step(START + n, sample, fed.__contains__, has_samples=True)
+        with np.errstate(all="ignore"):
+            for buffer, name in zip(buffers, names, strict=True):
+                found.append(STATISTICS[name](buffer.window, buffer.columns).tobytes())
+    return found, len({id(buffer.window) for buffer in buffers})
+
+
+def test_small_windows_that_keep_different_layers_are_one_and_give_what_each_gives_alone(monkeypatch):
+    names = [*LAYERS_BY_STATISTIC, *LAYERS_BY_STATISTIC]
+    merged, windows = statistics_of_a_run(names)
+    assert windows == 1
+    monkeypatch.setattr(window_store, "MERGED_COLUMNS", 0)
+    apart, windows = statistics_of_a_run(names)
+    assert windows == 2
+    assert merged == apart
