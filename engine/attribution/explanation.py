@@ -32,7 +32,7 @@ from skewscope.engine.incidents.alerts import (
     probability,
 )
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming
-from skewscope.engine.model.arrays import Index
+from skewscope.engine.model.arrays import Index, sort_unique
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import NODE_BOUND, Entity, EntityLocation, LocalityIndex, NeighbourIndex
 from skewscope.engine.model.verdict import UNKNOWN, YES, RuleVerdict
@@ -553,7 +553,7 @@ def _log_odds_by_rule(near: Iterable[NearbyVerdict]) -> dict[str, EntityLogOdds]
     found = {}
     for rule, entries in by_rule.items():
         info, verdict, _ = entries[0]
-        at = np.unique(np.concatenate([indices for _, _, indices in entries]))
+        at = sort_unique(np.concatenate([indices for _, _, indices in entries]))
         if not len(at):
             found[rule] = at, np.empty(0)
             continue

@@ -7,7 +7,7 @@ import numpy as np
 
 from skewscope.engine.ingest.feed import FrameColumn
 from skewscope.engine.ingest.samples import SamplingPeriods
-from skewscope.engine.model.arrays import Index
+from skewscope.engine.model.arrays import Index, sort_unique
 
 # --- series of a signal
 
@@ -125,4 +125,4 @@ class ColumnIndex:
         ends = np.array([part.series.stop for part in self._columns])
         if (place < 0).any() or (numbers >= ends[place]).any():
             return ()
-        return tuple(self._columns[n] for n in np.unique(place))
+        return tuple(self._columns[n] for n in sort_unique(place))

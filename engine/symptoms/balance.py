@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, widen
+from skewscope.engine.model.arrays import F64, Index, Mask, sort_unique, widen
 from skewscope.engine.model.entities import build_sets
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
@@ -287,7 +287,7 @@ class UnevenLinks:
         self._time[at] = time
         now = np.where(np.isin(self.at, idle), np.nan, self.cells.value[self.at])
         mean = np.where(np.isnan(now), np.nan, self._mean)
-        self._judge(np.unique(self._bundle[at]), now, mean, past[self.at])
+        self._judge(sort_unique(self._bundle[at]), now, mean, past[self.at])
 
     def _judge(self, some: Index, now: F64, mean: F64, past: F64) -> None:
         """Finds which of some bundles are unequal; [path] rates now, smoothed ones and those of the past."""
@@ -446,7 +446,7 @@ class RequestShares:
         all_ = np.bincount(board, weights=count, minlength=boards)
         due = passed * np.clip(self._weight[at], 1 / MAX_WEIGHT, MAX_WEIGHT)
         usual = due / np.bincount(board, weights=due, minlength=boards)[board]
-        here, total = np.unique(board), all_[board]
+        here, total = sort_unique(board), all_[board]
         seconds = (np.bincount(board, weights=passed, minlength=boards) / self._board_size)[here]
         self._pool_rate[here] = _moved(self._pool_rate[here], all_[here] / seconds, seconds / RATE_S)
         self._rate[at] = _moved(self._rate[at], count / passed, passed / RECENT_S)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, widen
+from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, median, widen
 from skewscope.engine.model.entities import EntitySets, build_sets
 from skewscope.engine.model.sparse_columns import SparseColumns
 from skewscope.engine.symptoms.cells import JudgedCells, ShiftLimits
@@ -139,7 +139,8 @@ class LevelShifts:
 
     def level(self, series: int) -> float:
         """Returns the median of the newest values of one series."""
-        return float(np.nanmedian(self.memory.get(np.array([series]), NEWEST)))
+        newest = self.memory.get(np.array([series]), NEWEST)
+        return median(newest[~np.isnan(newest)])
 
     # --- past
 

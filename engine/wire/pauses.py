@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, I64, Mask, sort_unique
+from skewscope.engine.model.arrays import F64, I64, Mask, median, sort_unique
 
 UNPROVOKED_SHARE = 0.25
 """A silence is a member's own if this share of it passed after the last packet that came."""
@@ -210,7 +210,7 @@ class RoundPattern:
 
     def _are_rare(self, stretches: F64, limit: float) -> bool:
         """Returns whether pauses longer than `limit` come after many known rounds, whose pauses outweigh them."""
-        if np.isnan(self.bytes) or not len(stretches) or np.median(stretches) <= MAX_MULTIPLE * self.bytes:
+        if np.isnan(self.bytes) or not len(stretches) or median(stretches) <= MAX_MULTIPLE * self.bytes:
             return False
         usual = self.limit / LONG_SHARE * float(stretches.mean()) / self.bytes
         return usual > OUTWEIGHED_SHARE * float(self.pauses[self.pauses > limit].mean())
@@ -239,7 +239,7 @@ class RoundPattern:
         """
         fits = [_fit(self._stretches(limit), self.bytes) for limit in limits.tolist()]
         if max(fits) > 0:
-            return float(np.median(self.pauses[self.pauses > limits[int(np.argmax(fits))]]))
+            return median(self.pauses[self.pauses > limits[int(np.argmax(fits))]])
         above = np.cumsum(self.paused[::-1])
         return float(1.5 * 2.0 ** (FIRST_OCTAVE + OCTAVES - 1 - np.searchsorted(above, above[-1] / 2)))
 
@@ -381,7 +381,7 @@ class PauseReader:
     def _learn_usual(self, rounds: MemberRounds) -> None:
         for name, values in (("pause", rounds.pause), ("period", rounds.period[~np.isnan(rounds.period)])):
             if len(values):
-                now, before = float(np.median(values)), getattr(self, name)
+                now, before = median(values), getattr(self, name)
                 setattr(self, name, now if np.isnan(before) else before + USUAL_MEMORY * (now - before))
 
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, I64, Mask
+from skewscope.engine.model.arrays import F64, I64, Mask, median
 from skewscope.engine.wire.bursts import Bursts, merge_bursts, no_bursts, order_by
-from skewscope.engine.wire.ticks import median
 
 SILENCE = 20.0
 """Typical periods of silence after which the next burst certainly begins a round."""

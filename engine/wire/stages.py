@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, I64
+from skewscope.engine.model.arrays import F64, I64, median
 from skewscope.engine.wire.bursts import Bursts, merge_bursts, no_bursts
 from skewscope.engine.wire.sequence import run_starts
 
@@ -57,7 +57,7 @@ class StageReader:
         done = np.concatenate(([self.last_end], outputs.end[:-1]))
         period = np.diff(outputs.begin, prepend=self.last_begin)
         known = period[~np.isnan(period)]
-        self.period = float(np.median(known)) if len(known) else self.period
+        self.period = median(known) if len(known) else self.period
         self.last_end, self.last_begin = float(outputs.end[-1]), float(outputs.begin[-1])
         pair = self._pairs(inputs, outputs)
         self.pending = inputs.take(np.arange(len(inputs)) > pair[-1]).take(slice(-MAX_QUEUED, None))

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.model.arrays import append_value, sort_unique, take_in_rows
+from skewscope.engine.model.arrays import append_value, median, sort_unique, take_in_rows
 from skewscope.engine.wire.keys import renumber
 
 NUMBERS = st.lists(st.integers(0, 9), max_size=30)
+VALUES = st.lists(st.floats(0, 1e9, allow_subnormal=False), min_size=1, max_size=40).map(np.array)
 
 
 @given(NUMBERS, st.sampled_from([np.float64, np.int64, np.uint64]))
@@ -48,3 +49,13 @@ def test_places_in_rows(rows, width, seed):
     rng = np.random.default_rng(seed)
     values, places = rng.random((rows, 6)), rng.integers(0, 6, (rows, width))
     np.testing.assert_array_equal(take_in_rows(values, places), np.take_along_axis(values, places, axis=1))
+
+
+@given(VALUES)
+def test_the_median_has_the_bits_of_numpys(some):
+    assert median(some) == np.median(some)
+
+
+def test_the_median_of_nothing_and_of_unknown_values_is_unknown():
+    assert np.isnan(median(np.empty(0)))
+    assert np.isnan(median(np.array([1.0, np.nan, 2.0])))

@@ -7,25 +7,15 @@ from hypothesis import strategies as st
 
 from skewscope.engine.wire.bursts import order_by
 from skewscope.engine.wire.keys import KeyTable, stable_order
-from skewscope.engine.wire.ticks import median, quantile, quantiles
+from skewscope.engine.wire.ticks import quantile, quantiles
 
 values = st.lists(st.floats(0, 1e9, allow_subnormal=False), min_size=1, max_size=40).map(np.array)
 numbers = st.lists(st.integers(-2, 1 << 17), max_size=40).map(lambda some: np.array(some, np.int64))
 
 
-@given(values)
-def test_the_median_has_the_bits_of_numpys(some: np.ndarray) -> None:
-    assert median(some) == np.median(some)
-
-
 @given(values, st.sampled_from((0.1, 0.25, 0.5, 0.75, 0.95)))
 def test_a_quantile_has_the_bits_of_numpys(some: np.ndarray, share: float) -> None:
     assert quantile(some, share) == np.quantile(some, share)
-
-
-def test_the_median_of_nothing_and_of_unknown_values_is_unknown() -> None:
-    assert np.isnan(median(np.empty(0)))
-    assert np.isnan(median(np.array([1.0, np.nan, 2.0])))
 
 
 @given(numbers)
