@@ -21,7 +21,7 @@ from skewscope.engine.features.operators.protocol import (
     Reads,
     Truth,
     operator_class,
-    total_cost,
+    total_costs,
 )
 from skewscope.engine.features.window_store import WindowStore
 from skewscope.engine.ingest.samples import CONSTANT_TIMESTAMP, CommonTimestamp, merge_timestamps
@@ -63,7 +63,7 @@ class Evaluator:
         self.baselines = {n: op.baseline for n, op in enumerate(self._operators) if op.baseline is not None}
         """The healthy past of each expression that compares with one, by its number."""
         self._stateful = [n for n, op in enumerate(self._operators) if op.is_stateful]
-        self._costs = [total_cost(expr) for expr in self.expressions]
+        self._costs = total_costs(self.expressions, self._args)
         self._plan_evaluation()
         self._make_memory(len(self.expressions))
         self._learned: list[BaselineSlice] = []
@@ -84,7 +84,6 @@ class Evaluator:
         self._baseline_numbers = [past.number for past in self.baselines.values()]
         self._mask_of_past: Callable[[BaselineSlice], Mask | None] = lambda past: None  # noqa: ARG005
         """Returns the entities from which a past does not learn."""
-        self._units = [unit_of(expr) for expr in self.expressions]
         self._dependents = self._index_dependents()
         self._dirtied: dict[tuple[int, ...], Mask] = {}  # [expression] what may change with some sources together
         self._ripening = RipeningFinder(
@@ -522,7 +521,7 @@ class Evaluator:
 
     def decisive_value(self, number: int, subset: EntitySubset) -> F64:
         """Returns [subset] the number that decided a truth value, in the unit of its first comparison; NaN for none."""
-        found = self._decisive_value(number, self._units[number], subset)
+        found = self._decisive_value(number, unit_of(self.expressions[number]), subset)
         return np.full(len(subset.indices), np.nan) if found is None else found
 
     def _decisive_value(self, n: int, unit: Dimension, subset: EntitySubset) -> F64 | None:

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
 from inspect import signature
 from typing import Any, ClassVar, TypeVar
 
@@ -226,7 +225,17 @@ def operator_class(expr: Expr) -> type[Operator]:
     return OPERATORS[expr.name if expr.op in {"call", "arith", "compare"} else expr.op]
 
 
-@cache
-def total_cost(expr: Expr) -> int:
-    """Estimated cost of an expression with all that it contains, in comparisons."""
-    return sum(operator_class(node).cost for node in {*expr.walk()})
+def total_costs(expressions: Sequence[Expr], args: Sequence[tuple[int, ...]]) -> list[int]:
+    """Returns [expression] the estimated cost of each with all that it contains, in comparisons.
+
+    `args` are the places of the arguments, which come before what contains them; no two expressions are equal.
+    """
+    costs = [operator_class(expr).cost for expr in expressions]
+    of_cost = {cost: sum(1 << n for n, own in enumerate(costs) if own == cost) for cost in {*costs}}
+    contained: list[int] = []  # which expressions each contains, as the bits of a number
+    for n, places in enumerate(args):
+        bits = 1 << n
+        for place in places:
+            bits |= contained[place]
+        contained.append(bits)
+    return [sum(cost * (bits & mask).bit_count() for cost, mask in of_cost.items()) for bits in contained]
