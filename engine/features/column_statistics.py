@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, MAX_NARROW, Index
+from skewscope.engine.model.arrays import F64, MAX_NARROW, Index, has_any
 
 
 def sum_rows(rows: F64) -> F64:
@@ -53,7 +53,7 @@ def sort_columns(x: F64, places: Collection[int] | None = None) -> F64:
 def column_quantile(x: F64, q: float) -> F64:
     """A quantile of what is known of each column of [members, rows], between neighbours by straight line."""
     unknown = np.isnan(x)
-    if len(x) and not unknown.any():
+    if len(x) and not has_any(unknown):
         place = q * (len(x) - 1)
         low, high = int(place), min(int(place) + 1, len(x) - 1)
         ordered = sort_columns(x, {low, high})

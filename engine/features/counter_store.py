@@ -29,7 +29,7 @@ from skewscope.engine.ingest.slots import (
     depth_for,
     slot_for_window,
 )
-from skewscope.engine.model.arrays import F64, Index, join_equal, nan_to_zero, sort_unique
+from skewscope.engine.model.arrays import F64, Index, has_all, join_equal, nan_to_zero, sort_unique
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.kb.model import Signal
 
@@ -177,19 +177,17 @@ class CounterHistory:
             if took >= wide / 2 and took > 0:
                 return tally.sum - sums, constant_array(took, len(sums))
         since, more = tally.time - times, tally.sum - sums
-        short = ~(times >= tally.start_time)
-        if np.count_nonzero(short):
-            since = np.where(short, tally.time - tally.start_time, since)
-            more = np.where(short, tally.sum - tally.start_sum, more)
+        is_long = times >= tally.start_time
+        if not has_all(is_long):
+            since = np.where(is_long, since, tally.time - tally.start_time)
+            more = np.where(is_long, more, tally.sum - tally.start_sum)
         good = tally.fresh & (since > 0)
         half = wide / 2
-        if np.count_nonzero(since >= half) < len(since):
+        if not has_all(since >= half):
             good &= since + nan_to_zero(tally.period) >= half
-        return (
-            (more, since)
-            if np.count_nonzero(good) == len(good)
-            else (np.where(good, more, np.nan), np.where(good, since, np.nan))
-        )
+        if has_all(good):
+            return more, since
+        return np.where(good, more, np.nan), np.where(good, since, np.nan)
 
     def _times_before(self, steps: SlotOffset, at: ColumnIndexer) -> F64:
         """Returns [lane] when counters were last read before so many slots; one time if it is the same for all."""

@@ -27,7 +27,7 @@ from skewscope.engine.features.window_store import WindowStore
 from skewscope.engine.ingest.samples import CONSTANT_TIMESTAMP, CommonTimestamp, merge_timestamps
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.ingest.slots import EDGE_S
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask, has_any
 from skewscope.engine.model.entities import EntityIndex, EntitySubset
 from skewscope.engine.model.verdict import YES, RipeningFinder
 from skewscope.kb.units import Dimension
@@ -340,7 +340,7 @@ class Evaluator:
             past = self.baselines[number]
             key = past.number, past.memory
             frozen[key] = frozen[key] | mask if key in frozen else mask
-        some = {key: mask for key, mask in frozen.items() if np.count_nonzero(mask)}
+        some = {key: mask for key, mask in frozen.items() if has_any(mask)}
         return lambda past: some.get((past.number, past.memory))
 
     def _is_dirty(self, n: int) -> bool:
@@ -372,12 +372,12 @@ class Evaluator:
                 return
             found = special()
         else:
-            checked, newest = self._checked_at[n], 0
+            checked, is_same = self._checked_at[n], before is not None
             for arg in reads:
                 if stale[arg] or values[arg] is None:
                     self._refresh(arg)
-                newest = max(newest, changed_at[arg])
-            if before is not None and newest <= checked and self._is_pure[n]:
+                is_same = is_same and changed_at[arg] <= checked
+            if is_same and self._is_pure[n]:
                 self._checked_at[n] = self._step
                 return
             found = self._evaluate[n](self._t, [values[arg] for arg in reads])

@@ -9,7 +9,7 @@ Comparisons leave the judged member out: a member far off does not widen the yar
 import numpy as np
 
 from skewscope.engine.features.column_statistics import sort_rows, sum_rows
-from skewscope.engine.model.arrays import F64, MAX_NARROW, Index, Mask, join_equal, take_in_rows
+from skewscope.engine.model.arrays import F64, MAX_NARROW, Index, Mask, has_all, has_any, join_equal, take_in_rows
 
 TO_SIGMA = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution."""
@@ -39,7 +39,7 @@ def leave_one_out(x: F64) -> tuple[F64, F64]:
 def _known_mask(x: F64) -> tuple[Mask, Index]:
     """Who is known, and how many in each row."""
     known = ~np.isnan(x)
-    if np.count_nonzero(known) == known.size:
+    if has_all(known):
         return known, np.full(len(x), x.shape[1])
     return known, known.sum(axis=1)
 
@@ -55,7 +55,7 @@ def _row_sum(x: F64) -> F64:
 def inf_to_nan(x: F64) -> F64:
     """The value; what is infinite is unknown."""
     sound = np.isfinite(x)
-    return x if np.count_nonzero(sound) == sound.size else np.where(sound, x, np.nan)
+    return x if has_all(sound) else np.where(sound, x, np.nan)
 
 
 def _row_ranks(x: F64) -> np.ndarray:
@@ -159,9 +159,10 @@ def _median_without_self(ordered: F64, x: F64, count: np.ndarray) -> F64:
     rest = np.maximum(count - 1, 0)
     low, high = np.maximum(rest - 1, 0) // 2, rest // 2
     middle = _order_statistic_without_self(ordered, x, join_equal(low))
-    if np.count_nonzero(low != high):
+    if has_any(low != high):
         middle = _midpoint(middle, _order_statistic_without_self(ordered, x, join_equal(high)))
-    return middle if np.count_nonzero(rest) == len(rest) else np.where((rest > 0)[:, None], middle, np.nan)
+    others = rest > 0
+    return middle if has_all(others) else np.where(others[:, None], middle, np.nan)
 
 
 def _order_statistic_without_self(ordered: F64, x: F64, place: Index | int) -> F64:
@@ -241,7 +242,7 @@ def lowest(x: F64) -> F64:
 def total(x: F64) -> F64:
     """The sum of the known members of each row; NaN where none is known."""
     known, count = _known_mask(x)
-    if (count == x.shape[1]).all():
+    if has_all(count == x.shape[1]):
         return _row_sum(x) if x.shape[1] else np.full(len(x), np.nan)
     return np.where(count > 0, _row_sum(np.where(known, x, 0.0)), np.nan)
 

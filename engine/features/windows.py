@@ -26,6 +26,8 @@ from skewscope.engine.model.arrays import (
     F64,
     MAX_VALUE,
     Mask,
+    has_all,
+    has_any,
     is_same_mask,
     join_equal,
     nan_to_zero,
@@ -181,7 +183,7 @@ class SampleWindow:
     def _add_separate(self, value: F64, time: F64) -> None:
         self._full_since = self.ring.current + 1
         new = (np.abs(value) <= MAX_VALUE) & ~(time <= self.time) & ~np.isnan(time)
-        if np.count_nonzero(new) == len(new):
+        if has_all(new):
             self._add_samples(ALL_COLUMNS, value, time)
             return
         at = np.flatnonzero(new)
@@ -192,7 +194,7 @@ class SampleWindow:
         """Take in samples of the entities `at`; `every` has the values of all entities, `time` those of `at`."""
         self.ring.mark_slots(self.ring.current)
         self.sampling.learn(at, time - self.time[at])
-        if np.count_nonzero(self._unsampled[at]):
+        if has_any(self._unsampled[at]):
             self._init_first_samples(at, every, time)
         self._time[at], self._shared_time = time, None
         self._newest_time = max(self._newest_time, float(time.max(initial=-np.inf)))

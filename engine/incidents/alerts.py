@@ -41,7 +41,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import Index
+from skewscope.engine.model.arrays import Index, has_any
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.verdict import UNKNOWN, YES, EvidenceBatch, RuleVerdict
 
@@ -354,14 +354,14 @@ class AlertTracker:
         state = self._state_of(t, verdict)
         # A yes implies that the rule applies.
         pending = (verdict.state == YES) & ~verdict.firing
-        if not (pending.any() or state.has_pending or verdict.firing.any() or state.firing.any()):
+        if not (has_any(pending) or state.has_pending or has_any(verdict.firing) or has_any(state.firing)):
             return
         at = np.flatnonzero(pending)
         since = state.yes_since[at]
         state.has_pending = len(at) > 0
         state.yes_since[:] = np.nan
         state.yes_since[at] = np.where(np.isnan(since), t, since)
-        if verdict.firing.any() or state.firing.any():
+        if has_any(verdict.firing) or has_any(state.firing):
             self._follow_firing(t, verdict, state)
         if state.has_pending or state.firing.any():
             self._busy.add(verdict.rule)

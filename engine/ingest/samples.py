@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask, pad_to_length
+from skewscope.engine.model.arrays import F64, Index, Mask, has_all, has_any, pad_to_length
 from skewscope.engine.model.sparse_columns import SparseColumns
 
 # --- batches of samples
@@ -31,7 +31,7 @@ class SortedSamples:
 
     def select(self, mask: NDArray[np.bool_]) -> "SortedSamples":
         """Some of them."""
-        if mask.all():
+        if has_all(mask):
             return self
         at = np.flatnonzero(mask)
         if self.is_unique:
@@ -223,16 +223,16 @@ class SamplingPeriods:
         known = self.period[at]
         # A steady period has nothing to teach, once it has been seen for long enough.
         new = (interval > 0) & ((interval != known) | (self.count[at] < WARM_UP_INTERVALS))
-        if not np.count_nonzero(new):
+        if not has_any(new):
             return
         self.version += 1
         some: Index = np.flatnonzero(new) if isinstance(at, slice) else at[new]
         interval = interval[new]
         young = self.count[some] < WARM_UP_INTERVALS
-        if np.count_nonzero(young):
+        if has_any(young):
             self._collect(some[young], interval[young])
         old = ~young
-        if np.count_nonzero(old):
+        if has_any(old):
             some, interval = some[old], interval[old]
             known = self.period[some]
             known *= np.clip(interval / known, 0.5, 2.0) ** LEARNING_RATE

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask, pad_to_length
+from skewscope.engine.model.arrays import F64, Index, Mask, has_all, has_any, pad_to_length
 
 MAX_SLOTS = 40
 MAX_KEPT_PLAN_COLUMNS = 1024
@@ -229,13 +229,15 @@ class SlotRing:
 
     def current_row(self, name: str) -> F64:
         """The current slot of a layer, to write to."""
-        self.initialise_slot()
+        if self._is_uninitialised:
+            self.initialise_slot()
         found: F64 = self.layers[name][self.current % self.depth]
         return found
 
     def look_back(self, name: str, steps: SlotOffset, at: ColumnIndexer = ALL_COLUMNS) -> F64:
         """Returns [column] what a layer held so many slots ago."""
-        self.initialise_slot()
+        if self._is_uninitialised:
+            self.initialise_slot()
         layer, most = self.layers[name], min(self.current + 1, self.depth - 1)
         if isinstance(steps, int):
             row: F64 = layer[(self.current - min(steps, most)) % self.depth][at]
@@ -258,7 +260,7 @@ class SlotRing:
         longest = steps if isinstance(steps, int) else int(steps.max(initial=1))
         deepest = min(longest, self.current + 1, self.depth)
         found = self._newest_slots(self.layers[name], deepest, at)
-        if not isinstance(steps, int) and np.count_nonzero(steps < deepest):
+        if not isinstance(steps, int) and has_any(steps < deepest):
             found = np.where(np.arange(deepest)[::-1, None] >= steps[None, :], np.nan, found)
         return found
 

@@ -12,7 +12,7 @@ from skewscope.engine.features.column_statistics import sum_rows
 from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask, has_any
 from skewscope.engine.model.entities import EntityIndex, EntitySubset
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import (
@@ -117,7 +117,7 @@ class Judge:
         before, fired = self.suspicious, self.firing
         self._is_held_back = False
         self._last_verdict = verdict = self._judge(t, passed)
-        self.is_busy = bool(self.firing.any() or (verdict.state == YES).any())
+        self.is_busy = has_any(self.firing) or has_any(verdict.state == YES)
         self.suspicion_version += not np.array_equal(before, self.suspicious)
         self._judged_step = self.evaluator.step_number
         self.watched = self.evaluator.mask_of(self._used)
@@ -127,7 +127,7 @@ class Judge:
     def pass_time(self, seconds: float) -> None:
         """While busy, takes in ticks that were left out, of so many seconds together: all is as at the last step."""
         self._hold_timer.pass_time(seconds)
-        if self.firing.any():
+        if has_any(self.firing):
             self._clear_timer.pass_time(seconds)
 
     def _held_back(self, open_: Index, found: _Assessment, state: Truth) -> Mask:
@@ -164,7 +164,7 @@ class Judge:
                 return t
             pending = (verdict.state == YES) & ~self.firing
             soonest = t + self._hold_timer.seconds_until(self.rule.fire.hold, pending)
-            if self.firing.any():
+            if has_any(self.firing):
                 soonest = min(soonest, t + self._clear_timer.seconds_until(self.rule.clear.hold, self.firing))
         elif not all(map(self.evaluator.is_kept, self._used)):
             return t
@@ -183,7 +183,7 @@ class Judge:
         if not self._all_reported:
             reported = (found.truth != UNKNOWN).any(axis=0)
             self._reported_since[open_[reported & np.isnan(self._reported_since[open_])]] = t
-            self._all_reported = not np.isnan(self._reported_since).any()
+            self._all_reported = not has_any(np.isnan(self._reported_since))
             self._latest_report = t
         own = self._state(found)
         own[~(t - self._reported_since[open_] >= self.rule.warm_up - ROUNDING) & (own != NO)] = UNKNOWN
@@ -246,7 +246,7 @@ class Judge:
             else:
                 at = np.flatnonzero(left)
                 truth[at] = np.minimum(truth[at], self.evaluator.subset_value(number, self._subset(at)))
-            if n and cost(number) < sum(map(cost, parts[:n])) and not (truth != NO).any():
+            if n and cost(number) < sum(map(cost, parts[:n])) and not has_any(truth != NO):
                 # What rules out the last of them at less cost than all before it is asked first from now on.
                 parts.insert(0, parts.pop(n))
                 break
@@ -309,14 +309,14 @@ class Judge:
         """Update which of the entities `at` fire, by their (state, health, held back); no other entity fires."""
         (state, healthy, held), fired = found, self.firing[at]
         yes, well = state == YES, healthy == YES
-        if yes.any() or not self._hold_timer.is_idle:
+        if has_any(yes) or not self._hold_timer.is_idle:
             self._hold_timer.step(t, passed, at, (yes, state == NO))
         starts = yes & ~fired & ~held & (self._hold_timer.duration[at] >= self.rule.fire.hold - ROUNDING)
         since, self.firing, self.since = self.since[at], self._none_firing, self._no_since
-        if not (fired | starts).any():
+        if not has_any(fired | starts):
             # An entity that begins to fire is not healthy: how long it was before does not matter.
             return
-        if starts.any():
+        if has_any(starts):
             self._support.record(at[starts], self._subset(at[starts]))
         self._clear_timer.step(t, passed, at, (well, healthy == NO))
         ends = well & fired & (self._clear_timer.duration[at] >= self.rule.clear.hold - ROUNDING)
@@ -553,7 +553,7 @@ class Detector:
         """Returns [entity] what looks ill, for the baselines of which an entity does."""
         touched: dict[tuple[str, str], Mask] = {}
         found: dict[int, Mask] = {}
-        suspecting = {judge.rule.id for judge in self._feeders if np.count_nonzero(judge.suspicious)}
+        suspecting = {judge.rule.id for judge in self._feeders if has_any(judge.suspicious)}
         for number, judges in self._baseline_judges.items():
             kind = self.evaluator.expressions[number].kind
             for judge in judges:

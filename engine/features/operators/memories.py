@@ -19,7 +19,7 @@ from skewscope.engine.features.peer_statistics import inf_to_nan
 from skewscope.engine.features.windows import SampleWindow
 from skewscope.engine.ingest.samples import CommonTimestamp, merge_complete_timestamps
 from skewscope.engine.ingest.slots import ColumnIndexer, SlotOffset
-from skewscope.engine.model.arrays import F64, Mask, pad_to_length
+from skewscope.engine.model.arrays import F64, Mask, has_all, pad_to_length
 from skewscope.engine.model.entities import ArgumentFunction, EntitySubset
 from skewscope.rules.expression import Expr
 from skewscope.rules.functions import FUNCTIONS
@@ -79,7 +79,7 @@ class WindowStatistic(Operator):
 
 def _where(mask: Mask, values: F64) -> F64:
     """Returns [column] the values; NaN outside the mask."""
-    return values if np.count_nonzero(mask) == mask.size else np.where(mask, values, np.nan)
+    return values if has_all(mask) else np.where(mask, values, np.nan)
 
 
 @register("mean")

@@ -18,7 +18,7 @@ from skewscope.engine.features.operators.protocol import (
     register,
 )
 from skewscope.engine.ingest.samples import CommonTimestamp, merge_timestamps
-from skewscope.engine.model.arrays import F64, Mask, append_value
+from skewscope.engine.model.arrays import F64, Mask, append_value, has_all
 from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySets, EntitySubset, SetSelection
 from skewscope.rules.expression import Expr
 from skewscope.rules.signatures import RuleFunction
@@ -29,7 +29,7 @@ RowFunction = Callable[..., F64]
 
 def _update_ever_known(ever: Mask, value: F64) -> Mask:
     """Returns [entity] whether each has ever had a value."""
-    if len(ever) == len(value) and ever.all():
+    if len(ever) == len(value) and has_all(ever):
         return ever
     known = ~np.isnan(value)
     known[: len(ever)] |= ever

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.model.arrays import append_value, median, sort_unique, take_in_rows
+from skewscope.engine.model.arrays import append_value, has_all, has_any, median, sort_unique, take_in_rows
 from skewscope.engine.wire.keys import renumber
 
 NUMBERS = st.lists(st.integers(0, 9), max_size=30)
@@ -59,3 +59,11 @@ def test_the_median_has_the_bits_of_numpys(some):
 def test_the_median_of_nothing_and_of_unknown_values_is_unknown():
     assert np.isnan(median(np.empty(0)))
     assert np.isnan(median(np.array([1.0, np.nan, 2.0])))
+
+
+@given(st.lists(st.booleans(), max_size=6), st.integers(1, 3), st.sampled_from("CF"))
+def test_whether_any_and_all_of_a_mask_are_true_is_what_numpy_says(values, rows, order):
+    mask = np.array([values] * rows, bool, order=order)
+    for some in (mask, mask[:, ::2]):
+        assert has_any(some) == some.any()
+        assert has_all(some) == some.all()
