@@ -1,6 +1,7 @@
 """The command line. Imports are local: `--help` and `kb list` need click and YAML only."""
 
 import errno
+import gc
 import io
 import os
 import sys
@@ -388,7 +389,11 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name that the terminal's encoding lacks must not raise an error.
         sys.stdout.reconfigure(errors="backslashreplace")
-    cli(prog_name="skewscope")
+    try:
+        cli(prog_name="skewscope")
+    finally:
+        # The interpreter ends by searching all that there is for garbage, several times.
+        gc.freeze()
 
 
 if __name__ == "__main__":
