@@ -63,7 +63,8 @@ def column_quantile(x: F64, q: float) -> F64:
     places = q * most
     lows = np.floor(places).astype(np.intp)
     ordered = sort_columns(x)
-    a, b = (np.take_along_axis(ordered, n[None, :], axis=0)[0] for n in (lows, np.minimum(lows + 1, most)))
+    columns = np.arange(x.shape[1])
+    a, b = ordered[lows, columns], ordered[np.minimum(lows + 1, most), columns]
     return _interpolate(a, b, places - lows)
 
 

@@ -17,6 +17,8 @@ MIN_SPREAD_SHARE = 0.02
 """Smallest yardstick, as a share of the median: peers that agree to the last digit still differ by this much."""
 CANCELLATION = 1e-6
 """A sum that is so small a part of what it adds up is rounding."""
+FEW_VALUES = 1 << 10
+"""Of so few, what counts is the number of passes."""
 MAX_DISTANCE = 1000.0
 """Where a distance ends that has no yardstick: all other peers are alike, and zero."""
 
@@ -172,6 +174,8 @@ def _order_statistic_without_self(ordered: F64, x: F64, place: Index | int) -> F
         here, next_ = ordered[:, place, None], ordered[:, min(place + 1, most), None]
     else:
         here, next_ = (take_in_rows(ordered, np.minimum(place + n, most)[:, None]) for n in (0, 1))
+    if x.size <= FEW_VALUES:
+        return np.where(x <= here, next_, here)
     # No member lies between the two: each is drawn to the nearer one and needs the other one.
     # What two numbers and either of them have not in common is the other one, bit by bit.
     nearer = np.minimum(np.maximum(x, here), next_)

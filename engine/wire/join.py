@@ -6,6 +6,7 @@ entries in a ring; the `x_j` that fit all rows best (least squares, the `c_i` el
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -57,12 +58,17 @@ class _Cells:
 
     positions: list[tuple[int, ...]] = field(default_factory=list)
     series: list[int] = field(default_factory=list)
+    _cells: tuple[I64, ...] = ()
+    _numbers: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    """The same as arrays, as of the last table."""
 
     def table(self, shape: tuple[int, ...], values: F64) -> F64:
         """Returns the values as a table of this shape, NaN in cells without a series."""
         out = np.full(shape, np.nan)
+        if len(self._numbers) != len(self.series):
+            self._cells, self._numbers = tuple(np.array(self.positions).T), np.array(self.series)
         if self.series:
-            out[tuple(np.array(self.positions).T)] = values[self.series]
+            out[self._cells] = values[self._numbers]
         return out
 
 
@@ -423,7 +429,14 @@ def _least_squares(lag: F64, weight: F64) -> F64:
     laplacian = -np.einsum("grs,grt->gst", weight, weight / heard)
     diagonal = np.arange(laplacian.shape[1])
     laplacian[:, diagonal, diagonal] += weight.sum(axis=1)
-    return np.asarray((np.linalg.pinv(laplacian, hermitian=True) @ centred.sum(axis=1)[..., None])[..., 0])
+    inverse = _invert(laplacian.shape, laplacian.tobytes())
+    return np.asarray((inverse @ centred.sum(axis=1)[..., None])[..., 0])
+
+
+@lru_cache(maxsize=8)
+def _invert(shape: tuple[int, ...], numbers: bytes) -> F64:
+    """Returns the pseudo-inverses of symmetric matrices, given as bytes: those of a tick are mostly those before."""
+    return np.asarray(np.linalg.pinv(np.frombuffer(numbers).reshape(shape), hermitian=True), np.float64)
 
 
 def _comparable_senders(weight: Mask) -> Mask:

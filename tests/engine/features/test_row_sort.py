@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from skewscope.engine.features import peer_statistics
 from skewscope.engine.features.column_statistics import MIN_NETWORK_ROWS, column_quantile, sort_columns, sort_rows
 
 
@@ -32,3 +35,23 @@ def test_a_quantile_lies_between_two_of_what_is_known(gaps, rows):
     x[random.random(x.shape) < gaps] = np.nan
     alone = [[np.quantile(own, 0.3) if len(own := row[~np.isnan(row)]) else np.nan] for row in x.T]
     assert np.allclose(column_quantile(x, 0.3)[:, None], alone, equal_nan=True)
+
+
+ROWS = st.lists(
+    st.lists(st.one_of(st.just(np.nan), st.integers(-3, 3)), min_size=5, max_size=5), min_size=1, max_size=4
+)
+
+
+@pytest.mark.parametrize("few", [0, 1 << 10])
+@given(ROWS)
+def test_the_median_of_the_others_is_that_of_each_row_without_the_member(few, rows):
+    x = np.array(rows, float)
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(peer_statistics, "FEW_VALUES", few)
+        found = peer_statistics.peer_median(x)
+    for row, medians in zip(x, found, strict=True):
+        for place, value in enumerate(row):
+            others = np.delete(row, place)
+            others = others[~np.isnan(others)]
+            expected = np.nan if np.isnan(value) or not len(others) else np.median(others)
+            assert medians[place] == pytest.approx(expected, nan_ok=True)
