@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask, has_all, has_any, pad_to_length
+from skewscope.engine.model.arrays import F64, Index, Mask, has_any, pad_to_length
 
 MAX_SLOTS = 40
 MAX_KEPT_PLAN_COLUMNS = 1024

@@ -167,8 +167,8 @@ class LevelShifts:
         """Learns the limit of times of work that have few values; at first they have none."""
         at = at[self.count[at] >= FEW_PAST]
         if len(at):
-            past = self.memory.get(at, slice(RUN, RUN + MIN_PAST))
-            self.median[at], self.high[at] = np.nanmedian(past, axis=0), FEW_TIMES * np.nanmax(past, axis=0)
+            past, size = np.sort(self.memory.get(at, slice(RUN, RUN + MIN_PAST)), axis=0), self.count[at]
+            self.median[at], self.high[at] = _quantile(past, size, 0.5), FEW_TIMES * _quantile(past, size, 1.0)
 
     def _learn_limits(self, at: Index) -> None:
         if not len(at):

@@ -14,7 +14,9 @@ NEVER_BY_THE_PAST = frozenset(("share", "workload"))
 BUNDLED_ENTITIES = frozenset(("port", "rdma_port", "priority", "link", "representor", "function"))
 """Entities that may belong to a bundle of parallel links."""
 TITLE_FIELDS = frozenset(("entity", "signal", "ratio", "before", "after", "unit", "since"))
-FIELDS_OF_THE_BAD = ("against", "least", "floor", "nominal", "given", "part_of", "least_part", "reciprocal_of", "symptom")
+FIELDS_OF_THE_BAD = (
+    *("against", "least", "floor", "nominal", "given", "part_of", "least_part", "reciprocal_of", "symptom"),
+)
 """Fields that only a signal with a bad direction has."""
 
 
