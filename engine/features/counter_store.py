@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from skewscope.engine.features.counter_history import CounterHistory
 from skewscope.engine.ingest.counters import CounterSnapshot
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, SeriesRows
 from skewscope.engine.ingest.samples import (
@@ -16,20 +17,13 @@ from skewscope.engine.ingest.samples import (
     common_timestamp_of,
     constant_array,
     is_constant_array,
-    widen_window,
 )
 from skewscope.engine.ingest.slots import (
-    ALL_COLUMNS,
     EDGE_S,
-    FIT_STEPS,
     WIDE_RING_COLUMNS,
-    ColumnIndexer,
-    SlotOffset,
-    SlotRing,
-    depth_for,
     slot_for_window,
 )
-from skewscope.engine.model.arrays import F64, Index, has_all, join_equal, nan_to_zero, sort_unique
+from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.kb.model import Signal
 
@@ -82,122 +76,6 @@ NO_LANE = np.full(1, np.nan)
 """What a series without a lane reads."""
 
 
-class CounterHistory:
-    """The totals of counters over time, in a ring: one column (lane) for each counter."""
-
-    def __init__(self, tick: float, slot: float) -> None:
-        self.total_ring = SlotRing(tick, slot, ("counted",))
-        self.time_ring = SlotRing(tick, slot, ("time",))
-        """When the counters were read: one column for all, as long as they are read together."""
-        self._has_shared_time = False
-        self.windows: set[float] = set()
-        """Lengths of the windows, in seconds."""
-        self.longest_window = 0.0
-        self.expected_counters = 0
-        """Lanes that there will be: those of a fleet come one after another."""
-        self._tick_count = 0
-        """Ticks with samples."""
-
-    def request(self, window: float) -> None:
-        """Keep enough for a window of so many seconds."""
-        self.windows.add(window)
-        self.longest_window = max(self.longest_window, window)
-        self._coarsen(self.longest_window)
-
-    def _coarsen(self, longest: float) -> None:
-        self.total_ring.coarsen(longest)
-        self.time_ring.coarsen(longest)
-
-    def advance(self, t: float) -> None:
-        """Move on to the tick that ends at `t` seconds, in which no counter was read."""
-        self.total_ring.advance(t)
-        self.time_ring.advance(t)
-
-    def next_change(self, period: F64) -> float:
-        """Returns the time in seconds at which an increase may next change although the counters were not read.
-
-        `period` is of each lane, in seconds.
-        """
-        ring = self.total_ring
-        if ring.size > WIDE_RING_COLUMNS:
-            return -np.inf
-        offsets = (sort_unique(ring.slot_counts(widen_window(window, period))) for window in self.windows)
-        return ring.next_exit({slots for some in offsets for slots in some.tolist()})
-
-    def step(self, t: float, counted: F64, time: F64 | float, usual: Callable[[], float]) -> None:
-        """Take in the totals and the times they were read; `usual` returns the usual period in seconds."""
-        if not self.total_ring.size and (lanes := max(len(counted), self.expected_counters)) > WIDE_RING_COLUMNS:
-            depth = depth_for(lanes, self.longest_window, self.total_ring.slot)
-            self.total_ring, self.time_ring = (
-                SlotRing(self.total_ring.tick, self.total_ring.slot, (name,), depth=depth)
-                for name in ("counted", "time")
-            )
-            self._coarsen(self.longest_window)
-        self._fit(len(counted), isinstance(time, float))
-        for ring, name, row in ((self.total_ring, "counted", counted), (self.time_ring, "time", time)):
-            ring.advance(t)
-            ring.replace(name, row)
-        self.total_ring.mark_slots(self.total_ring.current)
-        if self._tick_count < FIT_STEPS or self._tick_count % FIT_STEPS == 0:
-            self._coarsen(max(self.longest_window, MIN_PERIODS * min(usual(), MAX_PERIOD_S)))
-        self._tick_count += 1
-
-    def _fit(self, size: int, together: bool) -> None:
-        """Make room for `size` counters, and for separate times if they are not read together."""
-        if not self.total_ring.size:
-            self._has_shared_time = together
-        elif self._has_shared_time and not (together and size == self.total_ring.size):
-            self.time_ring.widen(self.total_ring.size)
-            self._has_shared_time = False
-        elif together and not self._has_shared_time and self._tick_count % FIT_STEPS == 0:
-            self._has_shared_time = self.time_ring.narrow()
-        self.total_ring.grow(size)
-        self.time_ring.grow(1 if self._has_shared_time else size)
-
-    def increase_over(self, window: float, tally: CounterSnapshot, at: ColumnIndexer = ALL_COLUMNS) -> tuple[F64, F64]:
-        """Returns ([lane] increase, [lane] seconds) since the last sample before the window; NaN where too short.
-
-        `tally` is of the lanes `at`.
-        """
-        wide: F64 | float = window
-        steps: SlotOffset = self.total_ring.slot_count(window)
-        if MIN_PERIODS * tally.longest_period > window:
-            wide = widen_window(window, tally.period)
-            # Mostly, all counters are read equally often.
-            if len(wide) and (wide == wide[0]).all():
-                wide = float(wide[0])
-            steps = (
-                self.total_ring.slot_count(wide)
-                if isinstance(wide, float)
-                else join_equal(self.total_ring.slot_counts(wide))
-            )
-        sums, times = self.total_ring.look_back("counted", steps, at), self._times_before(steps, at)
-        if isinstance(wide, float) and len(times) == 1 and times[0] >= tally.latest_start:
-            took = float(tally.time[0] - times[0])
-            if took >= wide / 2 and took > 0:
-                return tally.sum - sums, constant_array(took, len(sums))
-        since, more = tally.time - times, tally.sum - sums
-        is_long = times >= tally.start_time
-        if not has_all(is_long):
-            since = np.where(is_long, since, tally.time - tally.start_time)
-            more = np.where(is_long, more, tally.sum - tally.start_sum)
-        good = tally.fresh & (since > 0)
-        half = wide / 2
-        if not has_all(since >= half):
-            good &= since + nan_to_zero(tally.period) >= half
-        if has_all(good):
-            return more, since
-        return np.where(good, more, np.nan), np.where(good, since, np.nan)
-
-    def _times_before(self, steps: SlotOffset, at: ColumnIndexer) -> F64:
-        """Returns [lane] when counters were last read before so many slots; one time if it is the same for all."""
-        if not self._has_shared_time:
-            return self.time_ring.look_back("time", steps, at)
-        if isinstance(steps, int):
-            return self.time_ring.look_back("time", steps)
-        return self.time_ring.look_back("time", steps, np.zeros(len(steps), np.intp))
-
-
 @dataclass
 class CounterWindows:
     """A signal's counters side by side, in a ring of what they counted."""
@@ -207,12 +85,13 @@ class CounterWindows:
     history: CounterHistory
     series: Index = field(default_factory=lambda: np.empty(0, np.intp))
     _version: int = -1
-    _sorted: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """The same in order: a table over all numbers would be as long as those of all signals together."""
-    _sorted_lanes: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """The lane of each series in `_sorted`."""
     _index: Index | slice = field(default_factory=lambda: np.empty(0, np.intp))
     """The same as `series`, as a slice where they lie side by side."""
+    _sorted: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """The same in order, unless they lie side by side: a table over all numbers would be as long as those of all
+    signals together."""
+    _sorted_lanes: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """The lane of each series in `_sorted`."""
     _widened_window: float = 0.0  # shorter ones are widened to the periods of all counters; NaN while one is unknown
     _lanes_cache: dict[int, tuple[Index, Index | None]] = field(default_factory=dict)
     """The lanes of series, by the identity of these; None for those that are all lanes in their order."""
@@ -228,6 +107,8 @@ class CounterWindows:
 
     def _lanes_of(self, series: Index) -> Index:
         """Returns the lane of each series, -1 where it has none."""
+        if isinstance(self._index, slice):
+            return np.where((series >= self._index.start) & (series < self._index.stop), series - self._index.start, -1)
         if not len(self._sorted):
             return np.full(series.shape, -1)
         place = np.minimum(np.searchsorted(self._sorted, series), len(self._sorted) - 1)
@@ -237,8 +118,11 @@ class CounterWindows:
         """The same, of series that will be asked for again; None for all lanes in their order."""
         known = self._lanes_cache.get(id(series))
         if known is None or known[0] is not series:
-            is_whole = np.array_equal(series.ravel(), self.series)
-            known = self._lanes_cache[id(series)] = series, None if is_whole else self._lanes_of(series)
+            # Several expressions ask for the same ones, and keep these as arrays of their own.
+            known = next((one for one in self._lanes_cache.values() if np.array_equal(one[0], series)), None)
+            is_whole = known is None and np.array_equal(series.ravel(), self.series)
+            lanes = known[1] if known is not None else None if is_whole else self._lanes_of(series)
+            known = self._lanes_cache[id(series)] = series, lanes
         return known[1]
 
     def step(self, t: float) -> None:
@@ -289,10 +173,10 @@ class CounterWindows:
         found = np.sort(rows.series[rows.series >= 0])
         self.series = np.concatenate((self.series, np.setdiff1d(found, self.series, assume_unique=True)))
         first, size = int(self.series.min()), len(self.series)
-        self._sorted_lanes = np.argsort(self.series, kind="stable")
-        self._sorted = self.series[self._sorted_lanes]
         straight = bool((self.series == np.arange(first, first + size)).all())
         self._index = slice(first, first + size) if straight else self.series
+        self._sorted_lanes = np.argsort(self.series[:0] if straight else self.series, kind="stable")
+        self._sorted = self.series[self._sorted_lanes]
         self._columns = self.source.columns.columns_of(self.series)
         self._lanes_cache.clear()
         kind = self.source.kinds[self.signal]

@@ -3,12 +3,10 @@
 import numpy as np
 
 from skewscope.engine.features.baselines import BaselineStore
-from skewscope.engine.features.counter_store import CounterHistory, CounterStore, CounterWindows
+from skewscope.engine.features.counter_store import CounterStore, CounterWindows
 from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.features.operators.protocol import Operator
 from skewscope.engine.features.window_store import WindowStore
-from skewscope.engine.ingest.slots import SlotRing
-from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.transfer import EntityPlaces, Places, copy_fields, copy_items
 
 
@@ -79,28 +77,7 @@ def _transfer_lanes(now: CounterWindows, before: CounterWindows, series: Places)
     if not len(lanes):
         return
     now.series = found[lanes]
-    now.history = _select_lanes(before.history, lanes)
+    now.history = before.history.select(lanes)
     now.learn_series()
     # A series of another place than before has a lane without a past.
-    now.history.total_ring.grow(len(now.series))
-    if not now.history._has_shared_time:
-        now.history.time_ring.grow(len(now.series))
-
-
-def _select_lanes(history: CounterHistory, lanes: Index) -> CounterHistory:
-    """Returns a copy of a history with some of its lanes."""
-    found = CounterHistory(history.total_ring.tick, history.total_ring.slot)
-    copy_fields(found, history, ("_has_shared_time", "longest_window", "expected_counters", "_tick_count"))
-    found.windows = set(history.windows)
-    found.total_ring = _select_columns(history.total_ring, lanes)
-    shared = history._has_shared_time
-    found.time_ring = _select_columns(history.time_ring, np.zeros(1, np.intp) if shared else lanes)
-    return found
-
-
-def _select_columns(ring: SlotRing, columns: Index) -> SlotRing:
-    ring.initialise_slot()
-    found = SlotRing(ring.tick, ring.slot, ring.layers, ring.origin, ring.depth)
-    found.layers = {name: layer[:, columns] for name, layer in ring.layers.items()}
-    found.current, found.size, found.filled = ring.current, len(columns), [*ring.filled]
-    return found
+    now.history.grow(len(now.series))

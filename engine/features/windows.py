@@ -130,6 +130,7 @@ class SampleWindow:
             if not sound.any():
                 return
         self.ring.mark_slots(self.ring.current)
+        self.ring.expect_samples()
         self._learn_intervals(sound, time)
         if self._is_time_pending and not is_same_mask(sound, self._shared_mask):
             self._time = self.time
@@ -193,6 +194,7 @@ class SampleWindow:
     def _add_samples(self, at: ColumnIndexer, every: F64, time: F64) -> None:
         """Take in samples of the entities `at`; `every` has the values of all entities, `time` those of `at`."""
         self.ring.mark_slots(self.ring.current)
+        self.ring.expect_samples()
         self.sampling.learn(at, time - self.time[at])
         if has_any(self._unsampled[at]):
             self._init_first_samples(at, every, time)
@@ -214,12 +216,13 @@ class SampleWindow:
         good &= behind < min(self.ring.depth - 1, self.ring.current + 1)
         at, behind, value = at[good], behind[good], value[good]
         self.ring.mark_slots(*(self.ring.current - behind).tolist())
+        self.ring.expect_samples(int(np.bincount(at).max(initial=0)))
         away = value - self._reference[at]
         # A running sum grows in every slot from the sample's own on.
         sample = np.repeat(np.arange(len(at)), behind + 1)
         back = np.arange(len(sample)) - np.repeat(np.cumsum(behind + 1) - behind - 1, behind + 1)
         rows, columns = (self.ring.current - back) % self.ring.depth, at[sample]
-        for name, amount in (("sum", away), ("count", np.ones_like(away)), ("square", away * away)):
+        for name, amount in (("sum", away), ("count", np.ones(len(at), np.uint8)), ("square", away * away)):
             if name in self.ring.layers:
                 np.add.at(self.ring.layers[name], (rows, columns), amount[sample])
         own, layers = (self.ring.current - behind) % self.ring.depth, self.ring.layers
@@ -237,13 +240,12 @@ class SampleWindow:
         """
         if other.ring.current < 0:
             return
-        ring = SlotRing(self.tick, other.ring.slot, other.ring.layers, other.ring.origin, other.ring.depth)
-        ring.current, ring.size = other.ring.current, len(other.first[at])
-        ring.layers = {name: layer[:, at].copy() for name, layer in other.ring.layers.items()}
+        ring = other.ring.select(at)
         while ring.slot < self.ring.slot:
             ring.coarsen(ring.slot * ring.depth)
         self.ring.current = ring.current
         self.ring.mark_slots(*ring.filled)
+        self.ring.join_counts(ring)
         for name in self.ring.layers.keys() & ring.layers.keys():
             self.ring.layers[name][:, into] = (
                 ring.layers[name] if ring.depth == self.ring.depth else self._resize_layer(ring, name)
@@ -394,7 +396,7 @@ class SampleWindow:
 
 _LAYER_UPDATES: Mapping[str, Callable[[F64, F64, F64], F64]] = {
     "sum": lambda row, away, _: row + away,
-    "count": lambda row, _, __: row + 1.0,
+    "count": lambda row, _, __: row + 1,
     "square": lambda row, away, _: row + away * away,
     "low": lambda row, _, value: np.fmin(row, value),
     "high": lambda row, _, value: np.fmax(row, value),

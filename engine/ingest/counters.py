@@ -101,8 +101,6 @@ class CounterSpec:
     is_cumulative: bool
     ranges_id: int
     """Number of the ranges that it may have."""
-    least_end: float
-    """Below this it is at no end of its range."""
 
 
 class CounterTotals:
@@ -111,9 +109,11 @@ class CounterTotals:
     def __init__(self) -> None:
         self.sum, self.start_time, self.start_sum = (np.empty(0) for _ in range(3))
         self.cumulative, self.saturated = (np.empty(0, bool) for _ in range(2))
-        self._last, self._least_end = np.empty(0), np.empty(0)
+        self._last = np.empty(0)
         self._ranges = Ranges(np.full((1, 1), np.nan), np.full((1, 1), np.nan))
         """[k, type of counter] the ranges of each type; the first type has none."""
+        self._least_ends = np.full(1, np.inf)
+        """[type of counter] below this it is at no end of its range."""
         self._ranges_ids: dict[tuple[tuple[float, float], ...], int] = {(): 0}
         self._ranges_id: NDArray[np.uint16] = np.empty(0, np.uint16)
         self._reset_count = 0
@@ -122,7 +122,7 @@ class CounterTotals:
 
     def grow(self, size: int) -> None:
         """Make room for `size` series."""
-        for name in ("sum", "start_time", "start_sum", "_last", "_least_end"):
+        for name in ("sum", "start_time", "start_sum", "_last"):
             setattr(self, name, pad_to_length(getattr(self, name), size))
         more = np.zeros(size - len(self.cumulative), bool)
         self.cumulative, self.saturated = (
@@ -140,14 +140,14 @@ class CounterTotals:
             sizes[: len(ranges), -1], ends[: len(ranges), -1] = zip(*ranges, strict=True)
             self._ranges = Ranges(sizes, ends)
             self._ranges_ids[ranges] = shape[1] - 1
-        least = min((end for _, end in ranges), default=np.inf)
-        return CounterSpec(signal.type in {"counter", "histogram"}, self._ranges_ids[ranges], least)
+            self._least_ends = np.append(self._least_ends, min(end for _, end in ranges))
+        return CounterSpec(signal.type in {"counter", "histogram"}, self._ranges_ids[ranges])
 
     def place(self, at: int | slice, counting: CounterSpec) -> None:
         """Begins to count what has its place there."""
         self.sum[at] = 0.0
         self.cumulative[at] = counting.is_cumulative
-        self._ranges_id[at], self._least_end[at] = counting.ranges_id, counting.least_end
+        self._ranges_id[at] = counting.ranges_id
 
     def last_values(self, at: Index) -> F64:
         """Returns [series] the values that counters had when they were last read; NaN before that."""
@@ -155,7 +155,7 @@ class CounterTotals:
 
     def lowest_end(self, at: slice) -> float:
         """Below this none of some counters is at an end of its range."""
-        return float(self._least_end[at].min(initial=np.inf))
+        return float(self._least_ends[self._ranges_id[at]].min(initial=np.inf))
 
     # --- samples
 
@@ -181,7 +181,7 @@ class CounterTotals:
         """Add counters that only grew, far from the end of their range; returns the samples of the others."""
         at, now = found.series, found.value
         by = now - self._last[at]
-        plain: Mask = (by >= 0) & (now < self._least_end[at])
+        plain: Mask = (by >= 0) & (now < self._least_ends[self._ranges_id[at]])
         if not plain.all():
             some = np.flatnonzero(plain)
             at, now, by = at[some], now[some], by[some]

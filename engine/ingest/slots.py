@@ -9,11 +9,12 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask, has_any, pad_to_length
+from skewscope.engine.model.arrays import F64, Index, Mask, has_any, widen
 
 MAX_SLOTS = 40
 MAX_KEPT_PLAN_COLUMNS = 1024
@@ -39,6 +40,9 @@ MergeFunction = Callable[..., F64]
 
 CUMULATIVE_LAYERS = ("sum", "count", "square")
 SLOT_LAYERS = ("low", "high", "last")
+NARROW_COUNTS, WIDE_COUNTS = np.uint8, np.float32
+"""Types of the layer of counts; both give the same windows, see `SlotRing.expect_samples`."""
+MAX_NARROW_COUNT = 255
 
 
 def slot_for_window(window: float, tick: float) -> float:
@@ -87,19 +91,22 @@ class SlotRing:
         self._cumulative_layers = tuple(name for name in names if name in CUMULATIVE_LAYERS)
         self._carried_layers = tuple(name for name in names if name not in (*CUMULATIVE_LAYERS, *SLOT_LAYERS))
         self._slot_layers = tuple(name for name in names if name in SLOT_LAYERS)
-        self.layers: dict[str, F64] = {
-            # Counts are small whole numbers.
-            name: np.empty((depth, 0), np.float32 if name == "count" else np.float64)
-            for name in names
+        self.layers: dict[str, NDArray[Any]] = {
+            name: np.empty((depth, 0), NARROW_COUNTS if name == "count" else np.float64) for name in names
         }
+        self._sampled: dict[int, int] = {}
+        """The most samples of a column in each slot that the ring reaches, and in some before these."""
+        self._room = MAX_NARROW_COUNT
+        """How many more they may be."""
 
     def grow(self, size: int) -> None:
         """Make room for `size` columns."""
         if size > self.size:
             self.initialise_slot()
-            self.layers = {name: pad_to_length(layer, size) for name, layer in self.layers.items()}
-            for name in self._cumulative_layers:
-                self.layers[name][:, self.size :] = 0.0
+            self.layers = {
+                name: widen(layer, size, 0 if name in CUMULATIVE_LAYERS else np.nan)
+                for name, layer in self.layers.items()
+            }
             self.size = size
 
     def widen(self, size: int) -> None:
@@ -118,6 +125,52 @@ class SlotRing:
             self.layers = {name: layer[:, :1].copy() for name, layer in self.layers.items()}
             self.size = 1
         return same
+
+    def select(self, columns: ColumnIndexer) -> "SlotRing":
+        """Returns a ring with copies of some columns; it has yet to be told which slots are filled."""
+        self.initialise_slot()
+        found = SlotRing(self.tick, self.slot, self.layers, self.origin, self.depth)
+        found.layers = {name: layer[:, columns].copy() for name, layer in self.layers.items()}
+        found.current, found.size = self.current, len(np.arange(self.size)[columns])
+        found._sampled, found._room = {**self._sampled}, self._room
+        return found
+
+    def expect_samples(self, most: int = 1) -> None:
+        """Makes sure that counts hold `most` more samples of each column.
+
+        Counts of one byte run on modulo 256, so that windows of at most 255 samples are exact. Where a ring may have
+        more of them, it gets wide counts for good.
+        """
+        if "count" not in self.layers or self.layers["count"].dtype != NARROW_COUNTS:
+            return
+        if self._room < most:
+            self._sampled = {slot: n for slot, n in self._sampled.items() if slot > self.current - self.depth}
+            self._room = MAX_NARROW_COUNT - sum(self._sampled.values())
+            if self._room < most:
+                self._widen_counts()
+                return
+        self._sampled[self.current] = self._sampled.get(self.current, 0) + most
+        self._room -= most
+
+    def join_counts(self, other: "SlotRing") -> None:
+        """Has this ring and another one, whose slots are the same, count alike, so that columns can be copied."""
+        if "count" not in self.layers or "count" not in other.layers:
+            return
+        mine, others = self._sampled, other._sampled  # noqa: SLF001 - one of its own kind
+        both = {slot: max(mine.get(slot, 0), others.get(slot, 0)) for slot in mine.keys() | others.keys()}
+        room = MAX_NARROW_COUNT - sum(both.values())
+        if room < 0 or self.layers["count"].dtype != other.layers["count"].dtype:
+            self._widen_counts()
+            other._widen_counts()  # noqa: SLF001 - as above
+        self._sampled, self._room = both, room
+
+    def _widen_counts(self) -> None:
+        """Counts from the oldest slot on in wide numbers."""
+        self.initialise_slot()
+        layer = self.layers["count"]
+        if layer.dtype == NARROW_COUNTS:
+            self.layers["count"] = (layer - layer[(self.current + 1) % self.depth]).astype(WIDE_COUNTS)
+        self._sampled = {}
 
     def advance(self, t: float) -> None:
         """Make the slot of time `t` (seconds) the current one."""
@@ -208,7 +261,7 @@ class SlotRing:
         for name, layer in self.layers.items():
             row, before = layer[new, at], layer[old, at]
             if name in CUMULATIVE_LAYERS:
-                by = away if name == "sum" else away * away if name == "square" else 1.0 if sound is None else sound
+                by = away if name == "sum" else away * away if name == "square" else 1 if sound is None else sound
                 np.add(before, by, out=row)
             elif self._is_uninitialised:
                 row[:] = value
@@ -251,8 +304,10 @@ class SlotRing:
     ) -> F64:
         """Sum of a running layer over `steps` slots, the last ones or those before the last `skip`."""
         if skip is None:
-            return self.current_row(name)[at] - self.look_back(name, steps, at)
-        return self.look_back(name, skip, at) - self.look_back(name, steps + skip, at)
+            found = self.current_row(name)[at] - self.look_back(name, steps, at)
+        else:
+            found = self.look_back(name, skip, at) - self.look_back(name, steps + skip, at)
+        return found.astype(WIDE_COUNTS, copy=False) if name == "count" else found
 
     def window_slots(self, name: str, steps: SlotOffset, at: ColumnIndexer = ALL_COLUMNS) -> F64:
         """[slots, n] a plain layer, read-only, oldest first; NaN where a slot lies before the column's window."""
@@ -314,6 +369,7 @@ class SlotRing:
 
     def _double_slots(self) -> None:
         self.initialise_slot()
+        self._sampled = {self.current // 2: sum(self._sampled.values())}
         then, self.current, self.slot = self.current, self.current // 2 if self.current >= 0 else -1, self.slot * 2
         if then < 0:
             return
