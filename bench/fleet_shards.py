@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.test_bench_large import KNOWN, NODES, Source
+from skewscope.adapters.controller.allocation import configure_malloc
 from skewscope.adapters.fleet.journal import Journal
 from skewscope.adapters.fleet.shard_engine import ShardEngine
 
@@ -42,6 +43,8 @@ class Judged:
     """One shard with its simulated agents; `run` times the judging alone."""
 
     def __init__(self, copies: int, sick: bool) -> None:
+        # As a shard does.
+        configure_malloc()
         self.source = Source(copies, sick)
         self.shard = ShardEngine(self.source.topology, KNOWN)
 

@@ -1,15 +1,14 @@
 """The controller process: server, signals and orderly shutdown."""
 
 import asyncio
-import ctypes
 import gc
 import logging
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from skewscope.adapters.controller import config
+from skewscope.adapters.controller.allocation import configure_malloc
 from skewscope.adapters.controller.auth import AccessControl
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.server import ControllerApp, create_server, open_socket
@@ -24,10 +23,6 @@ SWITCH_INTERVAL = 0.001
 GC_THRESHOLDS = (100_000, 50, 1000)
 """Thresholds of garbage collection: few objects are in cycles, and a fleet has millions of names."""
 
-M_MMAP_THRESHOLD = -3
-LARGE_ALLOCATION = 1 << 20
-"""Bytes above which an array counts as large."""
-
 log = logging.getLogger(__name__)
 
 
@@ -40,14 +35,8 @@ def run(path: Path) -> None:
     """
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(*GC_THRESHOLDS)
-    _configure_malloc()
+    configure_malloc()
     asyncio.run(_serve(path))
-
-
-def _configure_malloc() -> None:
-    """Makes glibc return freed large arrays to the system; by default its threshold grows."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_ALLOCATION)
 
 
 async def _serve(path: Path) -> None:

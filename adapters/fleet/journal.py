@@ -29,6 +29,8 @@ LOCK_WAIT = 15.0
 """Seconds that a new process waits for the end of the one before it."""
 MAX_HEADER = 1 << 24
 MAX_RECORD = 1 << 26
+MAX_PART = 1 << 48
+"""Bytes of a part, for which there is room in a header."""
 KEPT_SNAPSHOTS = 2
 TOPOLOGY_FILE = "topology.yaml"
 log = logging.getLogger(__name__)
@@ -208,21 +210,24 @@ def _read_records(file: IO[bytes]) -> Generator[JournalRecord, None, int]:
 
 
 def _write_buffers(file: IO[bytes], buffers: Sequence[Buffer], fingerprint: str) -> None:
-    # Most of a state is windows that are not full: it packs to a twentieth, faster than it could be written.
-    pack, checksum = zstandard.ZstdCompressor(level=1).compress, 0
-    packed = [pack(buffer) for buffer in buffers]
-    for part in packed:
+    # Most of a state is windows that are not full: it packs to a twentieth, faster than it could be written. Each part
+    # is written as soon as it is packed, and the header, for which there is room before them, in the end.
+    pack, checksum, packed = zstandard.ZstdCompressor(level=1).compress, 0, []
+    sizes = [len(buffer) for buffer in buffers]
+    room = len(_encode_header(fingerprint, sizes, [MAX_PART] * len(sizes), MAX_PART))
+    file.write(MAGIC + room.to_bytes(4, "little") + b" " * room)
+    for buffer in buffers:
+        part = pack(buffer)
+        packed.append(len(part))
         checksum = zlib.crc32(part, checksum)
-    header = {
-        "fingerprint": fingerprint,
-        "sizes": [len(buffer) for buffer in buffers],
-        "packed": [len(part) for part in packed],
-        "checksum": checksum,
-    }
-    text = json.dumps(header).encode()
-    file.write(MAGIC + len(text).to_bytes(4, "little") + text)
-    for part in packed:
         file.write(part)
+    file.seek(len(MAGIC) + 4)
+    file.write(_encode_header(fingerprint, sizes, packed, checksum).ljust(room))
+
+
+def _encode_header(fingerprint: str, sizes: Sequence[int], packed: Sequence[int], checksum: int) -> bytes:
+    header = {"fingerprint": fingerprint, "sizes": sizes, "packed": packed, "checksum": checksum}
+    return json.dumps(header).encode()
 
 
 def _read_buffers(file: IO[bytes], fingerprint: str) -> list[Buffer]:
@@ -232,12 +237,15 @@ def _read_buffers(file: IO[bytes], fingerprint: str) -> list[Buffer]:
     header = json.loads(file.read(min(size, MAX_HEADER)))
     if header["fingerprint"] != fingerprint:
         raise StateError("a snapshot of other code, rules or topology")
-    packed, checksum = [file.read(length) for length in header["packed"]], 0
-    for part in packed:
+    found: list[Buffer] = []
+    checksum = 0
+    for length, unpacked in zip(header["packed"], header["sizes"], strict=True):
+        part = file.read(length)
         checksum = zlib.crc32(part, checksum)
+        found.append(_unpack_part(part, unpacked))
     if checksum != header["checksum"]:
         raise StateError("a damaged snapshot")
-    return [_unpack_part(part, n) for part, n in zip(packed, header["sizes"], strict=True)]
+    return found
 
 
 def _unpack_part(part: bytes, size: int) -> bytearray:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import zstandard
 
 from skewscope.adapters.controller.agent_receiver import ForeignNodeError, UnknownTablesError
 from skewscope.adapters.fleet.journal import ROWS, TICK, Journal
@@ -280,6 +281,16 @@ def test_a_damaged_snapshot_gives_way_to_the_one_before_it(tmp_path):
     assert (again.is_restored, again.engine.life, again.engine.time) == (True, host.engine.life, 1002.0)
 
 
+def test_the_parts_of_a_snapshot_come_back_whatever_their_size(tmp_path):
+    journal = Journal(tmp_path / "j", "f")
+    journal.open()
+    parts = [b"", np.random.default_rng(1).bytes(100_000), bytes(1_000_000), *(bytes([n]) * n for n in range(100))]
+    journal.write_snapshot(parts)
+    found = journal.read_snapshot(0)
+    assert [bytes(part) for part in found] == parts
+    found[1][0] ^= 1
+
+
 def test_only_a_few_snapshots_are_kept(tmp_path):
     journal = Journal(tmp_path / "j", "f")
     journal.open()
@@ -363,4 +374,4 @@ class Hostile:
 )
 def test_a_state_may_not_name_what_acts(one):
     with pytest.raises(StateError, match="names"):
-        decode_state([pickle.dumps(one)], {}, KeyPool())
+        decode_state([zstandard.compress(pickle.dumps(one))], {}, KeyPool())
