@@ -5,8 +5,9 @@ grow, so that what is learned about them stays in place when new series appear.
 """
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import numpy as np
@@ -228,27 +229,6 @@ MIN_PEERS = 3
 """Members of a set from which on it says more of a member than the member's own past."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShiftLimits:
-    """What counts as a shift, [series] each."""
-
-    least: F64
-    """Least relative change."""
-    floor: F64
-    """Least absolute change."""
-    up: Mask
-    """Whether higher is bad."""
-    down: Mask
-    min_time: F64
-    """Least seconds that a run must last."""
-    is_work: Mask
-    """Whether it is the time of work: one healthy value takes one from a run and does not end it."""
-
-    def of(self, series: Index) -> "ShiftLimits":
-        """Returns the limits of some series, in their order."""
-        return ShiftLimits(*(getattr(self, one.name)[series] for one in fields(self)))
-
-
 def judged_signals(signals: Mapping[str, Signal]) -> list[str]:
     """Returns the ids of the signals that are judged by themselves or others by them, in the order of their roles."""
     wholes = {s.judged.part_of for s in signals.values() if s.judged is not None}
@@ -291,12 +271,15 @@ class JudgedCells:
     """Signals some of whose series are beyond MAX_CELLS."""
     _known: Mask = field(default_factory=lambda: np.empty(0, bool))
     """[series] whether it has a cell."""
-    _entities: dict[tuple[str, str], Entity] = field(default_factory=dict)
+    _entities: dict[str, dict[str, Entity]] = field(default_factory=dict)
+    """By kind and name."""
     _serving: dict[Entity, Group | None] = field(default_factory=dict)
     """The serving group of each place."""
     _set_numbers: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    _own_groups: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    """The groups that the series of a member name, by signal and selector, and member."""
+    _labels: dict[tuple[str, str], str] = field(default_factory=dict)
+    """What names the series of each signal and selector."""
+    _own_groups: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The group that the series of a member name, by label and member; '' where they name several."""
     _versions: list[int] = field(default_factory=list)
     _next_growth: float = -np.inf
     """Seconds since 1970 from which on series that came since the last growth get cells."""
@@ -389,7 +372,16 @@ class JudgedCells:
 
     def _entity(self, kind: str, name: str) -> Entity:
         """Returns the one object that stands for an entity: there are many cells of each."""
-        return self._entities.setdefault((kind, name), Entity(kind, name))
+        known = self._entities.setdefault(kind, {})
+        found = known.get(name)
+        if found is None:
+            found = known[name] = Entity(kind, name)
+        return found
+
+    def _label_of(self, cell: int) -> str:
+        """Returns the one text that stands for the signal and the selector of a cell."""
+        key = self.signals[cell].id, self.selectors[cell]
+        return self._labels.get(key) or self._labels.setdefault(key, " ".join(key))
 
     def _extend(self, numbers: Index) -> None:
         nan = np.full(len(numbers), np.nan)
@@ -403,16 +395,18 @@ class JudgedCells:
 
     def _join_sets(self, cells: Iterable[int]) -> None:
         pairs, sets = [], []
-        labels = {cell: f"{self.signals[cell].id} {self.selectors[cell]}" for cell in cells}
-        for cell, label in labels.items():
+        for cell in cells:
             if self.places[cell].kind == "rank":
-                group, member = self.places[cell].name.split(":", 1)
-                self._own_groups.setdefault((label, member), set()).add(group)
-        for cell, label in labels.items():
+                group, member = map(sys.intern, self.places[cell].name.split(":", 1))
+                known = self._own_groups.setdefault(self._label_of(cell), {})
+                if known.setdefault(member, group) != group:
+                    known[member] = ""
+        for cell in cells:
+            label = self._label_of(cell)
             for kind, name in sorted(self._peer_sets_of(cell, label)):
                 number = self._set_numbers.setdefault((label, kind, name), len(self._set_numbers))
                 if kind in SET_KINDS:
-                    self.set_places[number] = Entity(kind, name)
+                    self.set_places[number] = self._entity(kind, name)
                 pairs.append(cell)
                 sets.append(number)
         self.pair_cell = np.concatenate((self.pair_cell, np.array(pairs, np.intp)))
@@ -425,7 +419,7 @@ class JudgedCells:
         if place.kind == "rank":
             group, member = place.name.split(":", 1)
             # A member with one series for each of its groups is compared within these alone.
-            is_only = len(self._own_groups[label, member]) == 1
+            is_only = self._own_groups[label][member] != ""
             others = self._groups_of_node.get(member, ()) if is_only else ()
             return {("group", group), *(("group", name) for name in others)}
         if place.kind == "gpu":

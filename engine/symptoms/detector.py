@@ -43,12 +43,12 @@ from skewscope.engine.symptoms.cells import (
     Deviation,
     DeviationKey,
     JudgedCells,
-    ShiftLimits,
     relate_cells,
 )
 from skewscope.engine.symptoms.levels import LevelShifts, PeerRatios
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
 from skewscope.engine.symptoms.samples import NewSamples, SampleSource
+from skewscope.engine.symptoms.shift_limits import ShiftLimits
 from skewscope.engine.symptoms.silence import Silences
 
 FEW_DIGITS, SAME_DIGITS = 2, 1e-3
@@ -419,10 +419,10 @@ class SymptomDetector:
         shifts, signals, places = self.shifts, self.cells.signals, self.cells.places
         shared: dict[DeviationKey, Deviation] = {}
         for cell, group in self._shifted_cells().items():
-            if not self._is_load_known(cell, float(shifts.since[cell])):
+            if not self._is_load_known(cell, shifts.since(cell)):
                 continue
             direction = "up" if shifts.shift[cell] > 0 else "down"
-            since, value, before = float(shifts.since[cell]), shifts.level(cell), float(shifts.before[cell])
+            since, value, before = shifts.since(cell), shifts.level(cell), shifts.before(cell)
             found = Deviation(signals[cell], group or places[cell], PAST, direction, since, value, before)
             if group is None:
                 yield found
@@ -430,8 +430,7 @@ class SymptomDetector:
                 shared[found.key] = found
         yield from shared.values()
         for cell in np.flatnonzero(shifts.slow_start).tolist():
-            value, after = float(shifts.start_low[cell]), shifts.level(cell)
-            since = float(shifts.start_since[cell])
+            (value, since), after = shifts.slow_start_of(cell), shifts.level(cell)
             yield Deviation(signals[cell], places[cell], START, "up", since, value, after)
 
     def _shifted_cells(self) -> Mapping[int, Entity | None]:
@@ -490,7 +489,7 @@ class SymptomDetector:
             if number in told or number not in places:
                 continue
             cell = int(cells.pair_cell[peers.worst[number]])
-            since, middle = float(peers.moving.since[number]), float(peers.median[number])
+            since, middle = peers.moving.since(number), float(peers.median[number])
             if not all(self._is_load_known(one, since) for one in cells.pair_cell[cells.pair_set == number].tolist()):
                 continue
             top = middle * peers.moving.level(number)

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, median, widen
 from skewscope.engine.model.entities import EntitySets, build_sets
 from skewscope.engine.model.sparse_columns import SparseColumns
-from skewscope.engine.symptoms.cells import JudgedCells, ShiftLimits
+from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.gpu_peers import MAX_SET_SIZE
 from skewscope.engine.symptoms.repeats import TAIL, RepeatedSteps
+from skewscope.engine.symptoms.shift_limits import ShiftLimits
 
 RUN = 4
 """New values in a row that make a shift, and that end it."""
@@ -52,10 +53,16 @@ HALF = 0.5
 """A shift ends when the level is back within this part of the least size."""
 
 KEPT = (
-    *("median", "low", "high", "run_since", "since", "before", "count", "accepted_at", "run", "shift", "back"),
-    *("started", "start_count", "start_after", "start_low", "start_since", "start_end", "slow_start"),
+    *("median", "low", "high", "run_since", "count", "accepted_at", "run", "shift", "back"),
+    *("started", "start_count", "start_after", "slow_start"),
 )
 """Arrays of a series that stay as they are when others are added."""
+SPARSE = "memory", "held", "starts"
+"""Values that few series have."""
+SINCE, BEFORE = 0, 1
+"""Rows of a shift: when it began, in seconds, and the healthy level then."""
+START_LOW, START_SINCE, START_END = 0, 1, 2
+"""Rows of a start: its least slow value, and the times of its first and last one, in seconds."""
 
 
 NEWEST, PAST = slice(RUN), slice(RUN, None)
@@ -69,33 +76,34 @@ class LevelShifts:
     limits: ShiftLimits
     memory: SparseColumns = field(init=False)
     """[newest values, then those of the past; series]; a series that does not change has none."""
+    held: SparseColumns = field(init=False)
+    """[SINCE and BEFORE, series] of those that are in a shift."""
+    starts: SparseColumns = field(init=False)
+    """[START_LOW, START_SINCE and START_END, series] of those of which it is not known how they started."""
 
     def __post_init__(self) -> None:
         self.memory = SparseColumns(RUN + PAST_VALUES, np.float32)
+        self.held, self.starts = SparseColumns(2), SparseColumns(3)
         self._allocate(0)
 
     def _allocate(self, size: int) -> None:
         self.size = size
-        self.memory.grow(size)
-        self.count = np.zeros(size, np.int64)
+        for name in SPARSE:
+            getattr(self, name).grow(size)
+        self.count = np.zeros(size, np.int32)
         self.median, self.low, self.high = (np.full(size, np.nan) for _ in range(3))
         self.accepted_at = np.full(size, -np.inf)
-        self.run = np.zeros(size, np.int64)
+        self.run = np.zeros(size, np.int32)
         """Values in a row beyond the high limit; negative below the low one."""
         self.run_since = np.full(size, np.nan)
         self.shift = np.zeros(size, np.int8)
         """1 for a shift up, -1 for one down, else 0."""
-        self.since = np.full(size, np.nan)
-        self.back = np.zeros(size, np.int64)
+        self.back = np.zeros(size, np.int32)
         """Values in a row that are healthy again."""
-        self.before = np.full(size, np.nan)
-        """The healthy level when the shift began."""
         self.started = np.zeros(size, bool)
         """Whether it is known how it started."""
         self.start_count, self.start_after = np.zeros(size, np.int8), np.zeros(size, np.int8)
         """Slow values at the start, and values after them."""
-        self.start_low, self.start_since, self.start_end = (np.full(size, np.nan) for _ in range(3))
-        """The least slow value, and the times of the first and the last."""
         self.slow_start = np.zeros(size, bool)
         """Whether a slow start became known with the newest value."""
 
@@ -103,7 +111,7 @@ class LevelShifts:
         """Makes room for more series; `limits` are those of all."""
         old = self.size
         kept = {name: getattr(self, name) for name in KEPT}
-        self._allocate(len(limits.least))
+        self._allocate(len(limits.up))
         self.limits = limits
         for name, values in kept.items():
             getattr(self, name)[:old] = values
@@ -135,7 +143,20 @@ class LevelShifts:
         """Ends the shifts and runs of some series, as what they need to count is gone; `at` is [series]."""
         some = np.flatnonzero(at & ((self.run != 0) | (self.shift != 0)))
         self.run[some] = self.shift[some] = self.back[some] = 0
-        self.since[some] = np.nan
+        self.held.release(some)
+
+    def since(self, series: int) -> float:
+        """Returns when the shift of one series began, in seconds; NaN where it is in none."""
+        return float(self.held.get(np.array([series]))[SINCE, 0])
+
+    def before(self, series: int) -> float:
+        """Returns the healthy level of one series before its shift; NaN where it is in none."""
+        return float(self.held.get(np.array([series]))[BEFORE, 0])
+
+    def slow_start_of(self, series: int) -> tuple[float, float]:
+        """Returns (least slow value, time of the first one in seconds) of a slow start that has become known."""
+        low, since, _ = self.starts.get(np.array([series]))[:, 0].tolist()
+        return low, since
 
     def level(self, series: int) -> float:
         """Returns the median of the newest values of one series."""
@@ -179,7 +200,8 @@ class LevelShifts:
         size = join_equal(np.minimum(self.count[at], PAST_VALUES))
         middle = _quantile(past, size, 0.5)
         spread = DEVIATIONS * _median_deviation(past, middle, size)
-        least, floor = self.limits.least[at], self.limits.floor[at]
+        owner = self.limits.owners(at)
+        least, floor = self.limits.least[owner], self.limits.floor[owner]
         scale = np.abs(middle)
         self.median[at] = middle
         higher = np.maximum(middle + np.maximum(spread, floor), middle + scale * least)
@@ -217,10 +239,11 @@ class LevelShifts:
 
     def _begin(self, at: Index, time: F64) -> None:
         long = (np.abs(self.run[at]) >= RUN) & (self.shift[at] == 0)
-        long &= time - self.run_since[at] >= self.limits.min_time[at]
         some = at[long]
+        some = some[time[long] - self.run_since[some] >= self.limits.min_time[self.limits.owners(some)]]
         self.shift[some] = np.sign(self.run[some])
-        self.since[some], self.before[some] = self.run_since[some], self.median[some]
+        lanes = self.held.lanes(some)
+        self.held.values[:, lanes] = self.run_since[some], self.median[some]
         self.back[some] = 0
 
     def _end(self, at: Index, time: F64, value: F64) -> None:
@@ -233,42 +256,51 @@ class LevelShifts:
         )
         healthy = np.where(self.shift[some] > 0, new <= self.median[some] + margin, new >= self.median[some] - margin)
         self.back[some] = np.where(healthy, self.back[some] + 1, 0)
-        over = (self.back[some] >= RUN) | (when - self.since[some] >= RELEARN_S)
-        relearned = some[(when - self.since[some] >= RELEARN_S)]
+        is_long = when - self.held.get(some)[SINCE] >= RELEARN_S
+        over = (self.back[some] >= RUN) | is_long
+        relearned = some[is_long]
         self.count[relearned] = 0
         lanes = self.memory.lanes(relearned)
         self.memory.values[PAST, lanes] = np.nan
         self.high[relearned] = self.low[relearned] = np.nan
         ended = some[over]
-        self.shift[ended], self.since[ended], self.run[ended] = 0, np.nan, 0
+        self.shift[ended], self.run[ended] = 0, 0
+        self.held.release(ended)
 
     # --- start
 
     def _watch_start(self, at: Index, time: F64, value: F64) -> None:
         """Finds by hindsight that the first values were far above those that followed; these are the past then."""
-        self.slow_start[at] = False
+        if (told := at[self.slow_start[at]]).size:
+            self.slow_start[told] = False
+            self.starts.release(told)
         is_open = ~self.started[at]
         if not is_open.any():
             return
         some, new, when = at[is_open], value[is_open], time[is_open]
+        lanes = self.starts.lanes(some)
+        start = self.starts.values
         first = self.start_count[some] == 0
-        self.start_low[some[first]], self.start_since[some[first]] = new[first], when[first]
-        fell = START_TIMES * new <= self.start_low[some]
+        start[START_LOW, lanes[first]], start[START_SINCE, lanes[first]] = new[first], when[first]
+        fell = START_TIMES * new <= start[START_LOW, lanes]
         slow = ~fell & (self.start_after[some] == 0)
         self.start_count[some[slow]] += 1
-        self.start_low[some[slow]] = np.minimum(self.start_low[some[slow]], new[slow])
-        self.start_end[some[slow]] = when[slow]
+        start[START_LOW, lanes[slow]] = np.minimum(start[START_LOW, lanes[slow]], new[slow])
+        start[START_END, lanes[slow]] = when[slow]
         self.start_after[some[fell]] += 1
-        over = some[(~fell & ~slow) | (self.start_after[some] >= MIN_PAST) | (self.start_count[some] > MAX_START)]
-        self.started[over] = True
-        lasted = self.start_end[over] - self.start_since[over] >= MIN_START_S
-        found = over[(self.start_after[over] >= MIN_PAST) & (self.start_count[over] >= RUN) & lasted]
+        over = (~fell & ~slow) | (self.start_after[some] >= MIN_PAST) | (self.start_count[some] > MAX_START)
+        self.started[some[over]] = True
+        lasted = start[START_END, lanes] - start[START_SINCE, lanes] >= MIN_START_S
+        is_slow = over & (self.start_after[some] >= MIN_PAST) & (self.start_count[some] >= RUN) & lasted
+        self.starts.release(some[over & ~is_slow])
+        found = some[is_slow]
         self.slow_start[found] = True
         lanes, values = self.memory.lanes(found), self.memory.values
         values[PAST, lanes], values[RUN : 2 * RUN, lanes] = np.nan, values[NEWEST, lanes]
         self.count[found] = RUN
         self.high[found] = self.low[found] = self.median[found] = np.nan
-        self.shift[found], self.run[found], self.since[found] = 0, 0, np.nan
+        self.shift[found], self.run[found] = 0, 0
+        self.held.release(found)
 
 
 def _quantile(ordered: F64, size: Index | int, q: float, bounds: tuple[F64, F64] | None = None) -> F64:
@@ -373,7 +405,7 @@ class PeerRatios:
         self._waiting: Mask = np.empty(0, bool)
         """[pair] whether a new sample of the cell has come since its set was last compared."""
         self._distinct_new: Mask = np.empty(0, bool)
-        self._standing = np.empty(0, np.int64)
+        self._standing = np.empty(0, np.int32)
         self._standing_since = np.empty(0)
         self._may_stand: Mask = np.empty(0, bool)
         self._may_be_late: Mask = np.empty(0, bool)
@@ -564,10 +596,10 @@ class PeerRatios:
     def since(self, pair: int) -> float:
         """Since when a pair is an outlier, seconds."""
         if self.shifts.shift[pair]:
-            return float(self.shifts.since[pair])
+            return self.shifts.since(pair)
         if self._standing[pair] >= STANDING_RUN:
             return float(self._standing_since[pair])
-        return float(self.repeats.since[pair] if self.repeats.found[pair] else self._late_since[pair])
+        return self.repeats.since(pair) if self.repeats.found[pair] else float(self._late_since[pair])
 
     def level(self, pair: int) -> float:
         """Returns the ratio of a pair that is an outlier: of its shift, of its last late step, or the newest one."""
@@ -575,7 +607,7 @@ class PeerRatios:
         if self.shifts.shift[pair]:
             return self.shifts.level(pair)
         if self.repeats.found[pair] and median > 0:
-            return float(min(self.repeats.value[pair] / median, MAX_RATIO))
+            return float(min(self.repeats.value(pair) / median, MAX_RATIO))
         return float(self.ratio[pair])
 
     def moving_sets(self) -> Index:

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, widen
+from skewscope.engine.model.sparse_columns import SparseColumns
 
 TAIL = 4.0
 """Single steps of up to 3.4 times the median are normal (MLPerf runs); what is longer says nothing about the tail."""
@@ -17,6 +18,10 @@ LEAST_LOST = 0.05
 """Share of the time by which repeated steps are late that matters: a second each minute for a checkpoint does not."""
 KEPT_SHARE = 0.5
 """Late steps end to be found below this part of the number from which on they are."""
+
+SINCE, VALUE, COUNT, LOST, TIME = range(5)
+"""When the first of the late steps was, in seconds; the last late step; how many there were less those of others, and
+seconds lost with them; when these were last updated."""
 
 
 class PairedCells(Protocol):
@@ -40,23 +45,26 @@ class RepeatedSteps:
 
     cells: PairedCells
     found: Mask = field(default_factory=lambda: np.empty(0, bool))
-    since: F64 = field(default_factory=lambda: np.empty(0))
-    """When the first of the late steps was, s."""
-    value: F64 = field(default_factory=lambda: np.empty(0))
-    """Of the last late step."""
+    late: SparseColumns = field(default_factory=lambda: SparseColumns(5))
+    """[SINCE, VALUE, COUNT, LOST and TIME, pair] of those that were compared when a step was late."""
 
     def __post_init__(self) -> None:
         self._judged: Mask = np.empty(0, bool)
         self._was_late: Mask = np.empty(0, bool)
-        self._count, self._lost, self._time = (np.empty(0) for _ in range(3))
-        """Late steps less those of others, seconds lost with them, and when both were last updated."""
 
     def grow(self, judged: Mask) -> None:
         """Makes room for new pairs; `judged` [pair] says which are steps of members."""
         self._judged = judged
         self.found, self._was_late = (widen(old, len(judged), False) for old in (self.found, self._was_late))
-        self.since, self.value, self._time = (widen(old, len(judged)) for old in (self.since, self.value, self._time))
-        self._count, self._lost = (widen(old, len(judged), 0.0) for old in (self._count, self._lost))
+        self.late.grow(len(judged))
+
+    def since(self, pair: int) -> float:
+        """Returns when the first of the late steps of a pair was, in seconds; NaN without any."""
+        return float(self.late.get(np.array([pair]))[SINCE, 0])
+
+    def value(self, pair: int) -> float:
+        """Returns the last late step of a pair; NaN without any."""
+        return float(self.late.get(np.array([pair]))[VALUE, 0])
 
     def step(self, pairs: Index, ratio: F64, usable: F64, median: F64, t: float) -> None:
         """Takes in newly compared pairs.
@@ -69,29 +77,37 @@ class RepeatedSteps:
             t: time of the tick, seconds.
         """
         pairs = pairs[self._judged[pairs]]
-        late = ratio[pairs] > TAIL
-        begins = late & ~self._was_late[pairs]
-        self._was_late[pairs] = late
+        is_late = ratio[pairs] > TAIL
+        begins = is_late & ~self._was_late[pairs]
+        self._was_late[pairs] = is_late
         if not (begins.any() or self.found[pairs].any()):
             return
         numbers = self.cells.pair_set
-        late_in = np.bincount(numbers[pairs[late]], minlength=len(median))
+        late_in = np.bincount(numbers[pairs[is_late]], minlength=len(median))
         begin_in = np.bincount(numbers[pairs[begins]], minlength=len(median))
-        kept = np.nan_to_num(np.exp((self._time[pairs] - t) / REPEAT_S))
+        lanes = self.late.lanes(pairs)
+        late = self.late.values
+        fresh = lanes[np.isnan(late[TIME, lanes])]
+        late[COUNT, fresh], late[LOST, fresh] = 0.0, 0.0
+        kept = np.nan_to_num(np.exp((late[TIME, lanes] - t) / REPEAT_S))
         alone = begins & (late_in[numbers[pairs]] == 1)
         others = begin_in[numbers[pairs]] - begins
-        self._time[pairs] = t
-        self._count[pairs] = np.maximum(kept * self._count[pairs] - others, 0.0) + alone
-        at = pairs[alone]
-        first = self._count[at] < 1 + 1 / np.e
-        self.since[at[first]], self._lost[at[first]] = t, 0.0
-        self.value[at] = usable[self.cells.pair_cell[at]]
-        self._lost[at] += self.value[at] - median[numbers[at]]
+        late[TIME, lanes] = t
+        late[COUNT, lanes] = np.maximum(kept * late[COUNT, lanes] - others, 0.0) + alone
+        at, own = pairs[alone], lanes[alone]
+        first = own[late[COUNT, own] < 1 + 1 / np.e]
+        late[SINCE, first], late[LOST, first] = t, 0.0
+        late[VALUE, own] = usable[self.cells.pair_cell[at]]
+        late[LOST, own] += late[VALUE, own] - median[numbers[at]]
+        count = late[COUNT, lanes]
         with np.errstate(all="ignore"):
-            share = self._lost[pairs] * (1 - 1 / self._count[pairs]) / (t - self.since[pairs])
-        often = (self._count[pairs] >= MIN_REPEATS) & (share >= LEAST_LOST)
-        self.found[pairs] = often | self.found[pairs] & (self._count[pairs] >= KEPT_SHARE * MIN_REPEATS)
+            share = late[LOST, lanes] * (1 - 1 / count) / (t - late[SINCE, lanes])
+        often = (count >= MIN_REPEATS) & (share >= LEAST_LOST)
+        self.found[pairs] = often | self.found[pairs] & (count >= KEPT_SHARE * MIN_REPEATS)
 
     def drop(self, pairs: Mask) -> None:
         """Forgets the late steps of some pairs."""
-        self.found[pairs], self._count[pairs] = False, 0.0
+        self.found[pairs] = False
+        some = np.flatnonzero(pairs)
+        known = some[~np.isnan(self.late.get(some, slice(TIME, None))[0])]
+        self.late.values[COUNT, self.late.lanes(known)] = 0.0

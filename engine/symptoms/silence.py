@@ -5,7 +5,8 @@ come for several times as long while those of other places have, the place is si
 something of the collector, and what comes once a step or a request says something of the work: neither is judged here.
 """
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,7 +58,6 @@ class Silences:
     """[node] its family."""
     _end: F64 = field(default_factory=lambda: np.empty(0))
     """When the input ends, in seconds since 1970; infinite where that is not known."""
-    _cells_of: list[list[int]] = field(default_factory=list)
     _newest: F64 = field(default_factory=lambda: np.empty(0))
     """Seconds since 1970."""
     _usual: F64 = field(default_factory=lambda: np.empty(0))
@@ -98,11 +98,18 @@ class Silences:
         name, place = self.cells.signals[cell].id.partition(".")[0], self.cells.places[cell]
         if name not in CLOCKED or place.kind not in PLACE_KINDS:
             return -1
-        number = self.keys.setdefault((name, place), len(self.keys))
-        if number == len(self._cells_of):
-            self._cells_of.append([])
-        self._cells_of[number].append(cell)
-        return number
+        return self.keys.setdefault((sys.intern(name), place), len(self.keys))
+
+    def _told_cells(self) -> Mapping[int, Sequence[int]]:
+        """Returns the first cells of each silent source."""
+        some = np.flatnonzero((self._source >= 0) & self.silent[self._source])
+        ordered = some[np.argsort(self._source[some], kind="stable")]
+        sources, starts = np.unique(self._source[ordered], return_index=True)
+        ends = np.append(starts[1:], len(ordered))
+        return {
+            source: ordered[start : min(end, start + MOST_SIGNALS)].tolist()
+            for source, start, end in zip(sources.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        }
 
     def step(self, t: float, new: NewSamples) -> None:
         """Takes in the samples of the tick that ends at `t` seconds."""
@@ -159,11 +166,12 @@ class Silences:
         keys = list(self.keys)
         whole = self._find_silent_nodes(keys)
         told: set[tuple[str, Entity]] = set()
+        cells = self._told_cells()
         for source in np.flatnonzero(self.silent).tolist():
             name, place = keys[source]
             node = Entity("node", self._node_of(place))
             at = node if (name, node) in whole else place
-            for cell in self._cells_of[source][:MOST_SIGNALS]:
+            for cell in cells[source]:
                 signal = self.cells.signals[cell]
                 if (signal.id, at) not in told:
                     told.add((signal.id, at))

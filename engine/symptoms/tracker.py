@@ -5,6 +5,7 @@ Its candidates are the probabilities of the conditions given what is seen (`caus
 
 import math
 import re
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -111,8 +112,8 @@ class SymptomTracker:
         self._tokens: dict[Entity, frozenset[str]] = {}
         self._explainable: dict[tuple[Entity, ...], set[str]] = {}
         """What a diagnosis may explain, by its entities."""
-        self._cells_at: dict[str, dict[Entity, list[int]]] = {}
-        """The cells of each place, by the names of the nodes that it lies on; '' for none."""
+        self._cells_at: dict[str, array[int]] = {}
+        """The cells by the names of the nodes that they lie on; '' for none."""
         self._cells_seen = 0
         self._t = -math.inf
         self._unread_until = -math.inf
@@ -278,10 +279,16 @@ class SymptomTracker:
         # A place that shares a group lies on a node of the group, or is no place of one node.
         parts = (token.partition(":") for token in tokens)
         nodes = {""}.union(*(self._nodes_of(kind, name) for kind, _, name in parts))
+        places = self.detector.cells.places
+        # By the identity of a place: there are many cells of each.
+        is_near: dict[int, bool] = {}
         for node in sorted(nodes):
-            for place, found in self._cells_at.get(node, {}).items():
-                if not self._tokens_of(place).isdisjoint(tokens):
-                    yield from found
+            for cell in self._cells_at.get(node, ()):
+                found = is_near.get(id(places[cell]))
+                if found is None:
+                    found = is_near[id(places[cell])] = not self._tokens_of(places[cell]).isdisjoint(tokens)
+                if found:
+                    yield cell
 
     def _nodes_of(self, kind: str, name: str) -> Collection[str]:
         is_group = kind == "group"
@@ -292,7 +299,7 @@ class SymptomTracker:
         places, end = self.detector.cells.places, min(self._cells_seen + count, len(self.detector.cells))
         for n in range(self._cells_seen, end):
             for node in self.locality.nodes_of(places[n].kind, places[n].name) or ("",):
-                self._cells_at.setdefault(node, {}).setdefault(places[n], []).append(n)
+                self._cells_at.setdefault(node, array("i")).append(n)
         self._cells_seen = end
 
     # --- diagnoses

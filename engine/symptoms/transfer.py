@@ -11,12 +11,12 @@ from skewscope.engine.model.transfer import EntityPlaces, Places, copy_fields, c
 from skewscope.engine.symptoms.balance import RequestShares, UnevenLinks
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.detector import StateChanges, SymptomDetector
-from skewscope.engine.symptoms.levels import KEPT, LevelShifts, PeerRatios
+from skewscope.engine.symptoms.levels import KEPT, SPARSE, LevelShifts, PeerRatios
 from skewscope.engine.symptoms.pauses import PAUSES
 
 CELLS = ("value", "time", "change_time", "renewal", "total")
 PAIRS = ("_waiting", "_distinct_new", "_standing", "_standing_since", "_late_since", "ratio")
-REPEATS = ("found", "since", "value", "_was_late", "_count", "_lost", "_time")
+REPEATS = ("found", "_was_late")
 SETS = ("_worst_run", "_floors", "_level", "_level_since")
 PARTS: Mapping[str, tuple[str, ...]] = {
     "progress": ("_changes", "_last_change", "_stopped"),
@@ -102,13 +102,15 @@ def _cell_keys(cells: JudgedCells) -> Iterable[tuple[object, ...]]:
 
 def _transfer_levels(now: LevelShifts, before: LevelShifts, places: Places) -> None:
     copy_items(now, before, KEPT, places)
-    now.memory.copy_from(places.now, before.memory, places.before)
+    for name in SPARSE:
+        getattr(now, name).copy_from(places.now, getattr(before, name), places.before)
 
 
 def _transfer_peers(now: PeerRatios, before: PeerRatios, places: _CellPlaces) -> None:
     _transfer_levels(now.shifts, before.shifts, places.pairs)
     copy_items(now, before, PAIRS, places.pairs)
     copy_items(now.repeats, before.repeats, REPEATS, places.pairs)
+    now.repeats.late.copy_from(places.pairs.now, before.repeats.late, places.pairs.before)
     _transfer_levels(now.moving, before.moving, places.sets)
     copy_items(now, before, SETS, places.sets)
     now.worst[places.sets.now] = places.pairs.locate(before.worst[places.sets.before])

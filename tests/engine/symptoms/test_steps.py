@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from skewscope.engine.model.topology import Group, Node, Topology
-from skewscope.engine.symptoms.cells import ShiftLimits
 from skewscope.engine.symptoms.levels import LevelShifts
+from skewscope.engine.symptoms.shift_limits import ShiftLimits
 from tests.support.symptom_world import SymptomWorld
 
 STEP = ("step.duration", "group", "A")

@@ -1,0 +1,33 @@
+"""What counts as a shift of each series that is judged."""
+
+from dataclasses import dataclass
+
+from skewscope.engine.model.arrays import F64, Index, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftLimits:
+    """What counts as a shift, [series] each but for those that are [owner]."""
+
+    least: F64
+    """[owner] least relative change."""
+    floor: F64
+    """[owner] least absolute change."""
+    up: Mask
+    """Whether higher is bad."""
+    down: Mask
+    min_time: F64
+    """[owner] least seconds that a run must last."""
+    is_work: Mask
+    """Whether it is the time of work: one healthy value takes one from a run and does not end it."""
+    owner: Index | None = None
+    """Whose limits count; None where each series has its own."""
+
+    def of(self, series: Index) -> "ShiftLimits":
+        """Returns the limits of some of those that have their own, in their order."""
+        up, down, is_work = (one[series] for one in (self.up, self.down, self.is_work))
+        return ShiftLimits(self.least, self.floor, up, down, self.min_time, is_work, series)
+
+    def owners(self, series: Index) -> Index:
+        """Returns whose limits count for some series."""
+        return series if self.owner is None else self.owner[series]
