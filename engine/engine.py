@@ -277,7 +277,7 @@ class Engine:
         """Returns the newest samples of series by `SignalSeries.position`."""
         state = self._detector.series_state
         total, time = state.counter_totals(position)
-        return NewestSamples(time, state.latest[position], total, state.sampling.stale_after[position])
+        return NewestSamples(time, state.latest[position], total, state.sampling.stale_after(position))
 
     def newest_times(self, count: int) -> F64:
         """Returns [series] float64 seconds since 1970 of the newest samples, NaN where there is none.

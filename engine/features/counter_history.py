@@ -210,7 +210,7 @@ class CounterHistory:
         is_long = times >= tally.start_time
         if not has_all(is_long):
             since = np.where(is_long, since, tally.time - tally.start_time)
-            more = np.where(is_long, more, tally.sum - tally.start_sum)
+            more = np.where(is_long, more, tally.sum - tally.start_sum())
         good = tally.fresh & (since > 0)
         half = wide / 2
         if not has_all(since >= half):

@@ -23,7 +23,7 @@ from skewscope.engine.ingest.slots import (
     WIDE_RING_COLUMNS,
     slot_for_window,
 )
-from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.kb.model import Signal
 
@@ -93,8 +93,9 @@ class CounterWindows:
     _sorted_lanes: Index = field(default_factory=lambda: np.empty(0, np.intp))
     """The lane of each series in `_sorted`."""
     _widened_window: float = 0.0  # shorter ones are widened to the periods of all counters; NaN while one is unknown
-    _lanes_cache: dict[int, tuple[Index, Index | None]] = field(default_factory=dict)
-    """The lanes of series, by the identity of these; None for those that are all lanes in their order."""
+    _lanes_cache: dict[int, tuple[Index, Index | Mask | None]] = field(default_factory=dict)
+    """The lanes of series, by the identity of these: None where they are all lanes in their order, and where there are
+    others between these, whether each has a lane."""
     _columns: tuple[ColumnLayout, ...] = ()
     _snapshot: CounterSnapshot | None = None
     _timestamp: CommonTimestamp | None = None
@@ -114,16 +115,21 @@ class CounterWindows:
         place = np.minimum(np.searchsorted(self._sorted, series), len(self._sorted) - 1)
         return np.where(self._sorted[place] == series, self._sorted_lanes[place], -1)
 
-    def _cached_lanes_of(self, series: Index) -> Index | None:
-        """The same, of series that will be asked for again; None for all lanes in their order."""
+    def _cached_lanes_of(self, series: Index) -> Index | Mask | None:
+        """The same, of series that will be asked for again; see `_lanes_cache`."""
         known = self._lanes_cache.get(id(series))
         if known is None or known[0] is not series:
             # Several expressions ask for the same ones, and keep these as arrays of their own.
             known = next((one for one in self._lanes_cache.values() if np.array_equal(one[0], series)), None)
-            is_whole = known is None and np.array_equal(series.ravel(), self.series)
-            lanes = known[1] if known is not None else None if is_whole else self._lanes_of(series)
+            lanes = self._find_lanes(series) if known is None else known[1]
             known = self._lanes_cache[id(series)] = series, lanes
         return known[1]
+
+    def _find_lanes(self, series: Index) -> Index | Mask | None:
+        if np.array_equal(series.ravel(), self.series):
+            return None
+        has = (lanes := self._lanes_of(series)) >= 0
+        return has if np.array_equal(series[has], self.series) else lanes
 
     def step(self, t: float) -> None:
         """Take in the totals of the tick that ends at `t` seconds."""
@@ -216,11 +222,9 @@ class CounterWindows:
         lane = self._cached_lanes_of(series)
         if lane is None:
             return more.reshape(series.shape), since.reshape(series.shape)
-        more = np.concatenate((more, NO_LANE))[lane]
+        more = _spread(more, lane)
         # Where all were read at the same time, a series without a lane still has no increase.
-        return more, constant_array(since[0], *lane.shape) if is_constant_array(since) else np.concatenate(
-            (since, NO_LANE)
-        )[lane]
+        return more, constant_array(since[0], *lane.shape) if is_constant_array(since) else _spread(since, lane)
 
     def subset_increase_over(self, window: float, series: Index) -> tuple[F64, F64]:
         """The same as `over`, where only these series will be asked for."""
@@ -233,6 +237,16 @@ class CounterWindows:
                 window, self.source.counter_snapshot(series[there]), lane[there]
             )
         return more, since
+
+
+def _spread(values: F64, lane: Index | Mask) -> F64:
+    """Returns the values of lanes at the places of series, NaN where these have none; see `_lanes_cache`."""
+    if lane.dtype != bool:
+        found: F64 = np.concatenate((values, NO_LANE))[lane]
+        return found
+    spread = np.full(lane.shape, np.nan)
+    spread[lane] = values
+    return spread
 
 
 class CounterStore:

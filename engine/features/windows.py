@@ -87,7 +87,10 @@ class SampleWindow:
     @property
     def time(self) -> F64:
         """Of the last sample."""
-        if self._is_time_pending and self._shared_time is not None:
+        if not len(self._time):
+            # All that ever had one had the last at one time.
+            self._time = np.where(self._unsampled, np.nan, np.nan if self._shared_time is None else self._shared_time)
+        elif self._is_time_pending and self._shared_time is not None:
             np.copyto(self._time, self._shared_time, where=True if self._shared_mask is None else self._shared_mask)
         self._is_time_pending = False
         return self._time
@@ -138,6 +141,8 @@ class SampleWindow:
         if (self._unsampled if sound is None else self._unsampled & sound).any():
             self._init_first_samples(ALL_COLUMNS if sound is None else sound, value, time)
         self._shared_by_all = sound is None or bool((sound | self._unsampled).all())
+        if self._shared_by_all:
+            self._time = np.empty(0)
         for begin in range(0, len(value), BLOCK_COLUMNS):
             at = slice(begin, min(begin + BLOCK_COLUMNS, len(value)))
             away = value[at] - self._reference[at]
@@ -310,7 +315,7 @@ class SampleWindow:
         enough = count >= least
         if not self._is_all_fresh():
             if self._fresh is None:
-                self._fresh = self._t - self.time <= self.sampling.stale_after[: self.size]
+                self._fresh = self.sampling.are_fresh(self._t - self.time)
             enough = enough & self._fresh[at]
         if self._t - self._latest_first < window / 2:
             # One period more: the first sample already counts for the time before it.
@@ -324,7 +329,7 @@ class SampleWindow:
             return self._t
         if self._shared_time is not None and self._shared_mask is None and self._is_all_fresh():
             return self._shared_time + self.sampling.shortest_stale_after()
-        after = self.sampling.stale_after[: self.size]
+        after = self.sampling.stale_after(slice(0, self.size))
         return float(np.fmin.reduce((self.time + after)[self._t - self.time <= after], initial=np.inf))
 
     def next_exit_time(self, spans: Iterable[tuple[float, ...]], ripe_after: float) -> float:

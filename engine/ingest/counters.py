@@ -6,13 +6,15 @@ then. Polled each 5 s, such a counter stands for two polls and then jumps: by po
 three times too high.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.ingest.samples import MAX_PERIOD_S, SortedSamples
-from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, pad_to_length
+from skewscope.engine.model.arrays import F64, MAX_VALUE, Index, Mask, nan_to_zero, pad_to_length
+from skewscope.engine.model.sparse_columns import SparseColumns
 from skewscope.kb.model import Signal
 
 
@@ -85,7 +87,8 @@ class CounterSnapshot:
     sum: F64
     time: F64
     start_time: F64
-    start_sum: F64
+    start_sum: Callable[[], F64]
+    """Returns the totals at that time."""
     period: F64
     fresh: NDArray[np.bool_]
     longest_period: float
@@ -107,7 +110,9 @@ class CounterTotals:
     """The totals of all counters. Series of other types have a place here too, and no total."""
 
     def __init__(self) -> None:
-        self.sum, self.start_time, self.start_sum = (np.empty(0) for _ in range(3))
+        self.sum, self.start_time = np.empty(0), np.empty(0)
+        self.start_sums = SparseColumns(1)
+        """[1, counter] the totals at that time; those of most counters are zero, which is not stored."""
         self.cumulative, self.saturated = (np.empty(0, bool) for _ in range(2))
         self._last = np.empty(0)
         self._ranges = Ranges(np.full((1, 1), np.nan), np.full((1, 1), np.nan))
@@ -122,8 +127,9 @@ class CounterTotals:
 
     def grow(self, size: int) -> None:
         """Make room for `size` series."""
-        for name in ("sum", "start_time", "start_sum", "_last"):
+        for name in ("sum", "start_time", "_last"):
             setattr(self, name, pad_to_length(getattr(self, name), size))
+        self.start_sums.grow(size)
         more = np.zeros(size - len(self.cumulative), bool)
         self.cumulative, self.saturated = (
             np.concatenate((self.cumulative, more)),
@@ -199,9 +205,20 @@ class CounterTotals:
         one, broke = at[start], place >= 0
         self._reset_count += bool(broke.any())
         self.start_time[one[broke]] = found.time[place[broke]]
-        self.start_sum[one[broke]] = self.sum[one[broke]] + before[broke]
+        self._store_start_sums(one[broke], self.sum[one[broke]] + before[broke])
         self.sum[one] += total
         self._last[one], self.saturated[one] = found.value[found.last], what.saturated[found.last]
+
+    def _store_start_sums(self, at: Index, sums: F64) -> None:
+        is_zero = sums == 0
+        self.start_sums.release(at[is_zero])
+        lanes = self.start_sums.lanes(at[~is_zero])
+        self.start_sums.values[0, lanes] = sums[~is_zero]
+
+    def start_sums_of(self, series: Index | slice) -> F64:
+        """Returns [series] the totals when counters last began anew; zero for those that never began."""
+        at = np.arange(series.start, series.stop) if isinstance(series, slice) else series
+        return nan_to_zero(self.start_sums.get(at)[0])
 
     def _ranges_of(self, at: Index) -> Ranges:
         sort = self._ranges_id[at]

@@ -1,6 +1,6 @@
 """Where the series of each signal and the columns of frames are in the arrays of `SeriesState`."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,9 @@ class SeriesRows:
     series: Index = field(default_factory=lambda: np.empty((0, 0), np.intp))
     version: int = 0
     _row: dict[str, int] = field(default_factory=dict)
+    _selections: dict[Hashable, Index] = field(default_factory=dict)
+    """What was selected from `series` as of `_selected_from`."""
+    _selected_from: Hashable = None
 
     def has_room(self, selector: str) -> bool:
         """May a series with this selector be placed?"""
@@ -47,6 +50,18 @@ class SeriesRows:
         self.series = grow_index(self.series, (len(self.selectors), size))
         self.series[rows, entities] = numbers
         self.version += 1
+
+    def select(self, key: Hashable, entity_version: int, choose: Callable[[Index], Index]) -> Index:
+        """Returns what `choose` makes of all series: one array for all that ask with the same key.
+
+        It holds until series come, or the entities have another version.
+        """
+        now = self.version, self.series.shape, entity_version
+        if self._selected_from != now:
+            self._selected_from, self._selections = now, {}
+        if key not in self._selections:
+            self._selections[key] = choose(self.series)
+        return self._selections[key]
 
 
 def grow_index(index: Index, shape: tuple[int, int]) -> Index:

@@ -150,8 +150,6 @@ class SamplingPeriods:
 
     tick: float
     period: F64 = field(default_factory=lambda: np.empty(0))
-    stale_after: F64 = field(default_factory=lambda: np.empty(0))
-    """Age at which a value is stale."""
     version: int = 0
     """Grows when a period changes."""
     count: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
@@ -159,29 +157,27 @@ class SamplingPeriods:
     _first_intervals: SparseColumns = field(default_factory=lambda: SparseColumns(WARM_UP_INTERVALS))
     """Of series with fewer."""
     _extremes: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
+    _horizons: tuple[int, F64] = (-1, np.empty(0))
+    """The ages at which values of few series are stale, as of a version."""
 
     def grow(self, size: int) -> None:
         """Make room for `size` series."""
-        old = len(self.stale_after)
-        for name in ("period", "stale_after"):
-            setattr(self, name, pad_to_length(getattr(self, name), size))
+        old = len(self.period)
+        self.period = pad_to_length(self.period, size)
         self.count = np.concatenate((self.count, np.zeros(max(size - old, 0), np.uint8)))
         self._first_intervals.grow(size)
-        self.stale_after[old:] = max(MAX_PERIOD_S / 2, STALE_PERIODS * self.tick)
         self.version += 1
 
     def copy_from(self, into: Index | slice, other: "SamplingPeriods", at: Index | slice) -> None:
         """Copy the periods of some series from another table."""
-        self.period[into], self.stale_after[into] = other.period[at], other.stale_after[at]
-        self.count[into] = other.count[at]
+        self.period[into], self.count[into] = other.period[at], other.count[at]
         new, old = (np.arange(len(one.period))[places] for one, places in ((self, into), (other, at)))
         self._first_intervals.copy_from(new, other._first_intervals, old)  # noqa: SLF001 - one of its own kind
         self.version += 1
 
     def broadcast_from(self, into: slice, other: "SamplingPeriods") -> None:
         """Give many series the period of the only series of another table."""
-        self.period[into], self.stale_after[into] = other.period[0], other.stale_after[0]
-        self.count[into] = other.count[0]
+        self.period[into], self.count[into] = other.period[0], other.count[0]
         new = np.arange(len(self.period))[into]
         self._first_intervals.copy_from(new, other._first_intervals, np.zeros_like(new))  # noqa: SLF001 - as above
         self.version += 1
@@ -208,9 +204,44 @@ class SamplingPeriods:
         key = at.start or 0, -1 if at.stop is None else at.stop
         return self._extreme(key, lambda: float(np.fmax.reduce(self.period[at], initial=0.0)))
 
+    def stale_after(self, at: Index | slice = slice(None)) -> F64:
+        """Returns [k] the ages in seconds at which values of some series are stale."""
+        if len(self.period) > MAX_SERIES_SCANNED:
+            return self._compute_horizons(self.period[at])
+        if self._horizons[0] != self.version:
+            self._horizons = self.version, self._compute_horizons(self.period)
+        return self._horizons[1][at]
+
+    def _compute_horizons(self, period: F64) -> F64:
+        return np.where(np.isnan(period), self._first_horizon, STALE_PERIODS * np.maximum(period, self.tick))
+
+    @property
+    def _first_horizon(self) -> float:
+        """The age at which the value of a series is stale that was seen only once."""
+        return max(MAX_PERIOD_S / 2, STALE_PERIODS * self.tick)
+
+    def are_stale(self, age: F64, at: Index | slice = slice(None)) -> Mask:
+        """Returns [k] whether values of some series are stale; `age` is theirs in seconds, NaN where there is none."""
+        # No horizon is shorter.
+        stale: Mask = age > STALE_PERIODS * self.tick
+        if np.count_nonzero(stale):
+            some = np.flatnonzero(stale) + at.indices(len(self.period))[0] if isinstance(at, slice) else at[stale]
+            stale[stale] = age[stale] > self.stale_after(some)
+        return stale
+
+    def are_fresh(self, age: F64, at: Index | slice = slice(None)) -> Mask:
+        """The opposite; values that there are not are neither."""
+        return ~(self.are_stale(age, at) | np.isnan(age))
+
     def shortest_stale_after(self) -> float:
         """The shortest horizon."""
-        return self._extreme((-2, -2), lambda: float(self.stale_after.min(initial=np.inf)))
+        return self._extreme((-2, -2), self._find_shortest_horizon)
+
+    def _find_shortest_horizon(self) -> float:
+        least, first = float(self.period.min(initial=np.inf)), np.inf
+        if np.isnan(least):
+            least, first = float(np.fmin.reduce(self.period, initial=np.inf)), self._first_horizon
+        return min(first, STALE_PERIODS * max(least, self.tick))
 
     def _extreme(self, key: tuple[int, int], compute: Callable[[], float]) -> float:
         version, found = self._extremes.get(key, (-1, 0.0))
@@ -248,7 +279,6 @@ class SamplingPeriods:
 
     def _set(self, at: Index, period: F64) -> None:
         self.period[at] = period
-        self.stale_after[at] = STALE_PERIODS * np.maximum(period, self.tick)
 
 
 # --- values of several expressions side by side

@@ -6,6 +6,7 @@ Arrays run over the numbers of the series table. Which series an entity's signal
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,7 +158,7 @@ class SeriesState:
 
     def stale_ages_by_number(self, series: Index) -> F64:
         """Returns [series] float64: age in seconds at which the value of a series of the table is stale."""
-        found: F64 = self.sampling.stale_after[self.places_of(series)]
+        found: F64 = self.sampling.stale_after(self.places_of(series))
         return found
 
     def _grow(self, size: int) -> None:
@@ -427,7 +428,7 @@ class SeriesState:
         before, self._stale = self._stale, None
         # Usually none is: the oldest time and the shortest horizon show that without a pass over all.
         if self.t - np.fmin.reduce(self.times) > self.sampling.shortest_stale_after():
-            self._stale = self.t - self.times > self.sampling.stale_after
+            self._stale = self.sampling.are_stale(self.t - self.times)
             self._fresh_values = np.where(self._stale, np.nan, self.latest)
         self._mark_stale_changes(before)
 
@@ -443,7 +444,7 @@ class SeriesState:
 
     def next_stale_time(self) -> float:
         """Returns the time in seconds at which the next fresh value becomes stale, if no sample comes; inf for none."""
-        ends = self.times + self.sampling.stale_after
+        ends = self.times[: len(self.sampling.period)] + self.sampling.stale_after()
         if self._stale is not None:
             ends = ends[~self._stale]
         return float(np.fmin.reduce(ends, initial=np.inf))
@@ -475,19 +476,19 @@ class SeriesState:
                 totals.sum[series],
                 constant_array(moment.time, size),
                 totals.start_time[series],
-                totals.start_sum[series],
+                partial(totals.start_sums_of, series),
                 self.sampling.period[series],
                 np.ones(size, bool),
                 self.sampling.longest_period(series),
                 totals.latest_start(series),
             )
-        fresh = (self.t - self.times[series] <= self.sampling.stale_after[series]) & ~totals.saturated[series]
+        fresh = self.sampling.are_fresh(self.t - self.times[series], series) & ~totals.saturated[series]
         period = self.counter_periods(series)
         return CounterSnapshot(
             totals.sum[series],
             self.renewals.read_times(series, self.times[series]),
             totals.start_time[series],
-            totals.start_sum[series],
+            partial(totals.start_sums_of, series),
             period,
             fresh & ~np.isnan(self.latest[series]),
             float(np.fmax.reduce(period, axis=None, initial=0.0)),
@@ -496,7 +497,7 @@ class SeriesState:
     def is_ripening(self, series: Index, t: float, window: float) -> Mask:
         """Returns [series] whether counters are read and began less than half a window before the tick at `t`."""
         period, start = self.counter_periods(series), self._totals.start_time[series]
-        is_read = t - self.times[series] <= self.sampling.stale_after[series]
+        is_read = self.sampling.are_fresh(t - self.times[series], series)
         needed = widen_window(window, nan_to_zero(period)) / 2
         return is_read & (np.isnan(period) | (self.times[series] - start + period < needed))
 

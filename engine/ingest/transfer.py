@@ -6,7 +6,7 @@ from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.transfer import Places, copy_fields, copy_items
 
-TOTALS = ("sum", "start_time", "start_sum", "saturated", "_last")
+TOTALS = ("sum", "start_time", "saturated", "_last")
 RENEWALS = ("_changed_at", "_interval", "_alike", "_held", "_poll")
 
 
@@ -36,6 +36,7 @@ def transfer_series(now: SeriesState, before: SeriesState, places: Places) -> No
 def _transfer_totals(now: SeriesState, before: SeriesState, places: Places) -> None:
     # What is no counter in either has no total.
     copy_items(now._totals, before._totals, TOTALS, places)
+    now._totals.start_sums.copy_from(places.now, before._totals.start_sums, places.before)
     now._totals._reset_count += 1
 
 

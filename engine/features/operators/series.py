@@ -76,13 +76,17 @@ class SeriesSelector:
         words = [word for word in self.expr.subscripts if word.replace("_", "-") not in NETWORKS]
         found = match_selectors(rows.selectors, words)
         self.selectors = [rows.selectors[n] for n in found]
-        series = rows.series[found]
         networks = [word.replace("_", "-") for word in self.expr.subscripts if word not in words]
-        ports = self.ports()
-        if networks and ports is not None:
+        ports = self.ports() if networks else None
+
+        def choose(series: Index) -> Index:
+            """Returns the rows of some selectors, and in these the series of ports in some networks."""
+            if ports is None:
+                return series[found]
             inside = self.context.entities.in_networks(networks)
-            series = np.where((ports >= 0) & inside[ports], series, -1)
-        return series
+            return np.where((ports >= 0) & inside[ports], series[found], -1)
+
+        return rows.select((tuple(found), tuple(networks)), self.context.entities.version, choose)
 
     def ports(self) -> Index | None:
         """The port of each entity of the signal's kind; None where it lies in none."""
@@ -172,7 +176,7 @@ def is_window_ripening(window: SampleWindow, t: float, spans: Iterable[float], a
     Each span is widened to a few sampling periods. A period is not known before the second sample.
     """
     period, first = window.sampling.period[: window.size][at], window.first[at]
-    arrives = t - window.time[at] <= window.sampling.stale_after[: window.size][at]
+    arrives = window.sampling.are_fresh(t - window.time[at], at)
     needed = np.zeros(len(period))
     for span in spans:
         needed += widen_window(span, nan_to_zero(period))

@@ -17,7 +17,7 @@ def learned(intervals, tick=1.0):
     rhythm.grow(1)
     for interval in intervals:
         rhythm.learn(np.array([0]), np.array([interval]))
-    return float(rhythm.period[0]), float(rhythm.stale_after[0])
+    return float(rhythm.period[0]), float(rhythm.stale_after()[0])
 
 
 @pytest.mark.parametrize("period", [0.1, 1.0, 10.0, 30.0])
@@ -63,7 +63,7 @@ def test_series_learn_beside_each_other_as_they_would_alone(pairs):
     for pair in pairs:
         rhythm.learn(np.array([0, 1]), np.array(pair))
     for n in (0, 1):
-        assert learned([pair[n] for pair in pairs]) == (rhythm.period[n], rhythm.stale_after[n])
+        assert learned([pair[n] for pair in pairs]) == (rhythm.period[n], rhythm.stale_after()[n])
 
 
 def test_periods_settle_after_several_intervals():
