@@ -21,7 +21,9 @@ from skewscope.engine.model.arrays import F64, Index, has_all, join_equal, nan_t
 STILL_SHARE = 0.5
 """Counters that have not counted get no columns where they are at least this part of all..."""
 SETTLE_STEPS = 64
-"""...which is seen once in so many steps."""
+"""...which is seen once in so many steps..."""
+MIN_STILL_LANES = 1 << 10
+"""...and where there are more than so many: of fewer ones the memory does not matter, but the time to find them."""
 
 
 class CounterHistory:
@@ -110,7 +112,7 @@ class CounterHistory:
     def grow(self, size: int) -> None:
         """Makes room for `size` counters; of the new ones nothing is known."""
         known, self._lane_count = self._lane_count, max(size, self._lane_count)
-        if not known:
+        if not known and size > MIN_STILL_LANES:
             # Of the first ones there is no past that is missing.
             self._place_columns(np.empty(0, np.intp))
         elif self._moving is None:
@@ -125,7 +127,7 @@ class CounterHistory:
         """Gives columns to lanes that begin to count, and takes those that are not needed now and then."""
         if self._moving is not None:
             self._add_counting(self._moving, counted)
-        if self._tick_count % SETTLE_STEPS == 0:
+        if self._tick_count % SETTLE_STEPS == 0 and len(counted) > MIN_STILL_LANES:
             self._drop_still(counted)
 
     def _add_counting(self, moving: Index, counted: F64) -> None:

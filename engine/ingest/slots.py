@@ -43,6 +43,8 @@ SLOT_LAYERS = ("low", "high", "last")
 NARROW_COUNTS, WIDE_COUNTS = np.uint8, np.float32
 """Types of the layer of counts; both give the same windows, see `SlotRing.expect_samples`."""
 MAX_NARROW_COUNT = 255
+MIN_NARROW_COLUMNS = 1 << 10
+"""Rings of more columns have narrow counts: of fewer ones the memory does not matter, but the time to widen them."""
 
 
 def slot_for_window(window: float, tick: float) -> float:
@@ -92,7 +94,7 @@ class SlotRing:
         self._carried_layers = tuple(name for name in names if name not in (*CUMULATIVE_LAYERS, *SLOT_LAYERS))
         self._slot_layers = tuple(name for name in names if name in SLOT_LAYERS)
         self.layers: dict[str, NDArray[Any]] = {
-            name: np.empty((depth, 0), NARROW_COUNTS if name == "count" else np.float64) for name in names
+            name: np.empty((depth, 0), WIDE_COUNTS if name == "count" else np.float64) for name in names
         }
         self._sampled: dict[int, int] = {}
         """The most samples of a column in each slot that the ring reaches, and in some before these."""
@@ -103,6 +105,8 @@ class SlotRing:
         """Make room for `size` columns."""
         if size > self.size:
             self.initialise_slot()
+            if "count" in self.layers and not self.size and size > MIN_NARROW_COLUMNS:
+                self.layers["count"] = np.empty((self.depth, 0), NARROW_COUNTS)
             self.layers = {
                 name: widen(layer, size, 0 if name in CUMULATIVE_LAYERS else np.nan)
                 for name, layer in self.layers.items()
@@ -156,13 +160,27 @@ class SlotRing:
         """Has this ring and another one, whose slots are the same, count alike, so that columns can be copied."""
         if "count" not in self.layers or "count" not in other.layers:
             return
-        mine, others = self._sampled, other._sampled  # noqa: SLF001 - one of its own kind
+        if self.layers["count"].dtype == NARROW_COUNTS:
+            other._narrow_counts()  # noqa: SLF001 - one of its own kind
+        mine, others = self._sampled, other._sampled  # noqa: SLF001 - as above
         both = {slot: max(mine.get(slot, 0), others.get(slot, 0)) for slot in mine.keys() | others.keys()}
         room = MAX_NARROW_COUNT - sum(both.values())
         if room < 0 or self.layers["count"].dtype != other.layers["count"].dtype:
             self._widen_counts()
             other._widen_counts()  # noqa: SLF001 - as above
         self._sampled, self._room = both, room
+
+    def _narrow_counts(self) -> None:
+        """Counts from the oldest slot on in one byte, if that is enough."""
+        layer = self.layers["count"]
+        if layer.dtype == NARROW_COUNTS:
+            return
+        since = layer - layer[(self.current + 1) % self.depth]
+        most = int(since.max(initial=0.0))
+        # Where slots are not filled yet, they may hold less than the oldest one that is.
+        if since.min(initial=0.0) >= 0 and most <= MAX_NARROW_COUNT:
+            self.layers["count"] = since.astype(NARROW_COUNTS)
+            self._sampled, self._room = {self.current: most}, MAX_NARROW_COUNT - most
 
     def _widen_counts(self) -> None:
         """Counts from the oldest slot on in wide numbers."""

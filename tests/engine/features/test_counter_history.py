@@ -7,6 +7,11 @@ from skewscope.engine.features.counter_history import SETTLE_STEPS, CounterHisto
 from skewscope.engine.ingest.slots import SlotRing
 
 
+@pytest.fixture(autouse=True)
+def _few_lanes(monkeypatch):
+    monkeypatch.setattr("skewscope.engine.features.counter_history.MIN_STILL_LANES", 0)
+
+
 def step(history: CounterHistory, dense: SlotRing, t: float, counted: np.ndarray) -> None:
     """Takes in totals, into a ring with a column for each counter as well."""
     history.step(t, counted, t, lambda: 1.0)

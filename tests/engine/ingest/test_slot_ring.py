@@ -39,6 +39,12 @@ def test_empty_slots_that_open_together_are_those_that_open_one_by_one(seed):
         assert together.layers[name].tobytes() == single.layers[name].tobytes(), name
 
 
+@pytest.fixture
+def narrow_rings(monkeypatch):
+    """Has rings of any width count in one byte."""
+    monkeypatch.setattr("skewscope.engine.ingest.slots.MIN_NARROW_COLUMNS", 0)
+
+
 def count_samples(ring: SlotRing, t: float, columns: np.ndarray, times: int) -> None:
     """Counts so many samples of some columns in the slot of a time."""
     ring.advance(t)
@@ -47,6 +53,7 @@ def count_samples(ring: SlotRing, t: float, columns: np.ndarray, times: int) -> 
         ring.current_row("count")[columns] += 1
 
 
+@pytest.mark.usefixtures("narrow_rings")
 @pytest.mark.parametrize("most", [1, 3, 9, 40])
 @pytest.mark.parametrize("slot", [1.0, 4.0])
 def test_counts_of_one_byte_give_the_windows_of_wide_ones(most, slot):
@@ -71,13 +78,17 @@ def test_counts_of_one_byte_give_the_windows_of_wide_ones(most, slot):
     assert most < 40 or slot < 4 or narrow.layers["count"].dtype == WIDE_COUNTS
 
 
+@pytest.mark.usefixtures("narrow_rings")
+@pytest.mark.parametrize("is_wide", [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("most", [(1, 1), (30, 1), (1, 60), (20, 25)])
-def test_columns_of_rings_that_count_alike_are_copied_with_their_windows(most):
+def test_columns_of_rings_that_count_alike_are_copied_with_their_windows(most, is_wide):
     rings = [SlotRing(1.0, 1.0, ("count",), 0.0, depth=8) for _ in most]
     for ring, times in zip(rings, most, strict=True):
         ring.grow(4)
         for t in range(1, 30):
             count_samples(ring, float(t), np.arange(t % 3, 4), times)
+    for ring in (one for one, wide in zip(rings, is_wide, strict=True) if wide):
+        ring._widen_counts()
     both = SlotRing(1.0, 1.0, ("count",), 0.0, depth=8)
     both.grow(8)
     for n, ring in enumerate(rings):
