@@ -60,6 +60,9 @@ class Judged:
             self.shard.step(frame.time, None, [frame])
             took.append(time.process_time() - begun)
         held = memory()
+        # From now on the process notes anew what it holds at most.
+        Path("/proc/self/clear_refs").write_text("5")
+        resident = resident_memory("VmRSS")
         begun = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             journal = Journal(Path(folder) / "journal", self.shard.fingerprint)
@@ -74,7 +77,7 @@ class Judged:
             "dump": written,
             "size": size,
             "memory": held,
-            "peak": memory(),
+            "peak": held + resident_memory("VmHWM") - resident,
             "lines": [one.as_line() for one in self.shard.list_incidents()],
         }
 
@@ -83,6 +86,12 @@ def memory() -> float:
     """Returns the memory of the process in GiB; of what it shares with others, such as libraries, its part."""
     lines = dict(line.split(":") for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
     return int(lines["Pss"].split()[0]) / 2**20
+
+
+def resident_memory(what: str) -> float:
+    """Returns what the process holds now (VmRSS) or held at most (VmHWM), in GiB; what it shares counts in full."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines[what].split()[0]) / 2**20
 
 
 def free_memory() -> float:
@@ -137,7 +146,7 @@ def print_row(name: str, found: list[dict], single: dict) -> None:
     print(
         f"{name:22} {nodes:6} nodes {series / 1e6:6.2f} M series {1000 * each['tick']:7.0f} ms a tick and shard"
         f" {1e-6 / cost(found):6.1f} M samples/s and core {cost(found) / cost([single]):5.2f} cost a series"
-        f" {sum(one['memory'] for one in found):6.2f} GiB"
+        f" {sum(one['memory'] for one in found):6.2f} GiB, {max(one['peak'] for one in found):.2f} a shard at most"
         f"  snapshot {each['dump']:5.2f} s {each['size'] / 1e6:4.0f} MB",
         flush=True,
     )
