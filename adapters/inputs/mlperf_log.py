@@ -1,7 +1,8 @@
 """Inputs of kind `mlperf-log`: the result of an MLPerf training run, lines of `:::MLLOG` with JSON.
 
 Statistics (`tracked_stats`) give samples a second and the time of a step; without the latter it is
-`global_batch_size` by samples a second. Where a run tracks neither, both follow from the samples between `block_start`
+`global_batch_size` by samples a second. Up to round 2.1, samples a second have an event of their own (`throughput`),
+which counts where no statistics give them. Where a run has neither, both follow from the samples between `block_start`
 and `block_stop`.
 """
 
@@ -41,6 +42,10 @@ class MlperfParser:
     """Seconds since 1970 and samples at the begin of the block that is running."""
     derived: tuple[LogLine, float] | None = None
     """End and rate of the last block, until it is known that no statistics give its rate."""
+    held: tuple[LogLine, float] | None = None
+    """Line and rate of the last event that is a rate, until it is known that no statistics give it."""
+    tracked: bool = False
+    """Whether statistics give the rate."""
     timed: bool = False
     """Whether the run tracks the time of its steps."""
 
@@ -58,14 +63,21 @@ class MlperfParser:
             self.batch = positive_number(value) or self.batch
         elif key == "tracked_stats" and isinstance(value, dict):
             self._read_stats(value, LogLine(line.number, "", time), steps)
+        elif key == "throughput" and not self.tracked and (rate := positive_number(value)):
+            self._hold_rate(LogLine(line.number, "", time), rate, steps)
         elif key in ("block_start", "block_stop"):
             self._read_block(event, LogLine(line.number, "", time), steps)
 
     def finish(self, steps: StepReader) -> None:
-        """Adds the rate of the last block, where no statistics gave it."""
-        if self.derived:
-            self._add_rate(*self.derived, steps)
-        self.derived = None
+        """Adds the rate of the last block or event, where no statistics gave it."""
+        if last := self.held or self.derived:
+            self._add_rate(*last, steps)
+        self.held = self.derived = None
+
+    def _hold_rate(self, line: LogLine, rate: float, steps: StepReader) -> None:
+        if self.held:
+            self._add_rate(*self.held, steps)
+        self.held, self.derived, self.block = (line, rate), None, None
 
     def _read_stats(self, stats: dict[str, Any], line: LogLine, steps: StepReader) -> None:
         seconds = next((found for name in STEP_TIMES if (found := positive_number(stats.get(name)))), None)
@@ -75,7 +87,8 @@ class MlperfParser:
                 steps.collector.add(STEP_DURATION, {"group": steps.group}, line.time, seconds, line.number)
             self.timed, self.derived, self.block = True, None, None
         if rate := positive_number(stats.get("throughput")):
-            self.derived = self.block = None
+            self.held = self.derived = self.block = None
+            self.tracked = True
             self._add_rate(line, rate, steps)
 
     def _read_block(self, event: dict[str, Any], line: LogLine, steps: StepReader) -> None:

@@ -169,6 +169,24 @@ def test_mlperf_that_tracks_each_step_has_its_time():
     assert samples(read(mlperf_log, f"{text}{step}\n")) == {(DURATION, ""): [(210, 5.25)]}
 
 
+RATE_EVENT = ':::MLLOG {{"time_ms": {}, "event_type": "POINT_IN_TIME", "key": "throughput", "value": {}}}\n'
+
+
+def test_mlperf_up_to_round_2_1_has_events_that_are_rates():
+    begin, *_, stop = MLPERF.splitlines(keepends=True)
+    rates = "".join(RATE_EVENT.format(1795341600000 + 1000 * s, v) for s, v in ((10, 4.0), (12, 2.0), (14, '"?"')))
+    found = samples(read(mlperf_log, begin + rates + stop))
+    assert found == {(DURATION, ""): [(10, 2.0), (12, 4.0)], (RATE, ""): [(10, 4.0), (12, 2.0)]}
+
+
+def test_mlperf_counts_a_rate_once_that_statistics_give_as_well():
+    event = RATE_EVENT.format(1795341810000, 2.5)
+    lines = MLPERF.splitlines(keepends=True)
+    for place in (2, 3, 4):
+        text = "".join([*lines[:place], event, *lines[place:]])
+        assert samples(read(mlperf_log, text)) == {(DURATION, ""): [(210, 3.2)], (RATE, ""): [(210, 2.5)]}
+
+
 @pytest.mark.parametrize(
     "event",
     ['{"key": "tracked_stats"', "[1]", '{"time_ms": "now"}', '{"time_ms": true}', "[" * 5000, '{"time_ms": 1e400}'],
