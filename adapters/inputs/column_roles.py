@@ -56,6 +56,8 @@ PRESENT = {
 """Columns in place of which none is taken as a label."""
 
 
+GPU_PREFIX = f"gpu{ONLY_GPU}_"
+"""Before a column's name, it says that the column is of that GPU."""
 GPU_COLUMNS = frozenset((*GPU_LABELS, *GPU_ID_LABELS))
 """Columns that say which GPU a row is of."""
 
@@ -143,6 +145,8 @@ def assign_roles(
     is_alone = all(map(origin.names.is_mapped, roles.known)) and not origin.names.read_labels & {*names}
     if not is_alone and not has_gpu:
         _drop_unplaced(roles)
+    if not roles.taken and not roles.known:
+        roles.unclear += _describe_unnamed(metrics, place)
     if not any(find_entity(one.signal) == "gpu" for one in roles.taken.values()):
         roles.labels = {name: label for name, label in roles.labels.items() if name not in DEVICE_LABELS}
     found, assumed = _place_columns(layout, names, roles, origin)
@@ -164,6 +168,17 @@ def _drop_unplaced(roles: ColumnRoles) -> None:
     some = [name for name, one in roles.taken.items() if find_entity(one.signal) == "gpu" and not one.labels]
     for name in some:
         roles.unclear.append(f"{name} is not taken for {roles.taken.pop(name).signal}: no column names the GPU")
+
+
+def _describe_unnamed(names: Iterable[str], place: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Returns what to do with columns that would be of a GPU if a word said so."""
+    found = ((name, find_signal(words)) for name in names if not (words := split_name(name)).is_gpu)
+    return [
+        f"{name} may be {signal}, but no word says GPU: if it is of one, call the column {GPU_PREFIX}{name}, or take "
+        f"it with {mapping_line(name, signal, catalogue().signals[signal].unit, place['gpu'])} in a mapping file"
+        for name, signal in found
+        if signal and "gpu" in place and find_entity(signal) == "gpu"
+    ]
 
 
 def find_entity(signal: str) -> str:

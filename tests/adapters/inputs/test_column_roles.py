@@ -202,6 +202,15 @@ def test_without_a_column_of_gpus_a_temperature_may_be_of_anything(tmp_path):
         read(table(tmp_path, "time,temp_c,power_w", f"{T},60,300"))
 
 
+@pytest.mark.parametrize(("name", "cell"), [("power_draw_W", 5.2), ("Power Draw (W)", 5.2), ("temp_c", 60)])
+def test_a_column_that_may_be_of_a_gpu_is_an_error_with_the_name_that_takes_it(tmp_path, name, cell):
+    with pytest.raises(InputError, match="no metric that is known") as caught:
+        read(table(tmp_path, f"timestamp,{name}", f"{T},{cell}"))
+    assert f"call the column gpu0_{name}, or take it with `- {{metric: " in str(caught.value)
+    found, _ = read(table(tmp_path, f"timestamp,gpu0_{name}", f"{T},{cell}"))
+    assert [row[1:] for row in found] == [("run/gpu0", "", 0, cell)]
+
+
 def test_servers(tmp_path):
     samples, _ = read(table(tmp_path, "time,requests_waiting,num_requests_running", f"{T},3,4"))
     assert [(row[0], row[4]) for row in samples] == [("serve.running", 4), ("serve.waiting", 3)]
