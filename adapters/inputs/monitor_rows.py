@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
+from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.inputs.file_origin import find_node
 from skewscope.kb.problems import InputError, Problem
 
@@ -34,8 +35,8 @@ class RoundTimes:
     def __post_init__(self) -> None:
         self.offset = parse_offset(self.labels, self.file)
         self.node, self.unnamed = find_node(self.labels, self.file)
-        self._start = self._read_label("start", 0.0)
-        self._period = self._read_label("period", DEFAULT_PERIOD)
+        self._start = seconds_label(self.labels, "start", self.file, 0.0)
+        self._period = seconds_label(self.labels, "period", self.file, DEFAULT_PERIOD)
 
     def place(self, gpu: str, stamp: str) -> float:
         """Returns the time of a row in seconds since 1970.
@@ -44,11 +45,14 @@ class RoundTimes:
             gpu: whose row it is.
             stamp: text that may hold its time.
         """
+        return self.place_at(gpu, find_stamp(stamp, self.offset))
+
+    def place_at(self, gpu: str, time: float | None) -> float:
+        """Returns the time of a row in seconds since 1970: the given one, else that of its round."""
         if gpu in self.seen or not self.rounds:
             self.rounds += 1
             self.seen.clear()
         self.seen.add(gpu)
-        time = find_stamp(stamp, self.offset)
         if time is None:
             self.assumed = True
             return self._start + (self.rounds - 1) * self._period
@@ -66,17 +70,29 @@ class RoundTimes:
         )
         return f"its rows have no times: rounds are {self._period:g} s apart from {self._start:g} s on{hint}"
 
-    def _read_label(self, name: str, default: float) -> float:
-        text = self.labels.get(name)
-        if text is None:
-            return default
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not (value >= 0 and math.isfinite(value)) or (name == "period" and not 0 < value <= MAX_PERIOD):
-            raise InputError([Problem(self.file, 0, name, f"{text!r:.40}", "a number of seconds")])
-        return value
+
+def seconds_label(labels: Mapping[str, str], name: str, file: str, default: float) -> float:
+    """Returns the seconds that a label of an input says.
+
+    Args:
+        labels: those of the input.
+        name: `start` or `period`.
+        file: name for messages.
+        default: without the label.
+
+    Raises:
+        InputError: it is no number of seconds.
+    """
+    text = labels.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < MAX_SECONDS or (name == "period" and not 0 < value <= MAX_PERIOD):
+        raise InputError([Problem(file, 0, name, f"{text!r:.40}", "a number of seconds")])
+    return value
 
 
 def parse_number(cell: str) -> float | None:

@@ -62,6 +62,32 @@ def nvidia_smi_dmon() -> str:
     return "\n".join([head, *rows, ""])
 
 
+TABLE_LINE = "+-----------------------------------------+------------------------+----------------------+"
+TABLE_MEMORY = "   70000MiB /  81559MiB "
+TABLE_HEAD = f"""\
+{TABLE_LINE}
+| NVIDIA-SMI 580.95.05              Driver Version: 580.95.05      CUDA Version: 13.0     |
+{TABLE_LINE}
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|=========================================+========================+======================|"""
+
+
+def nvidia_smi_table() -> str:
+    """Returns tables of GPUs of which one gets hot at 300 s."""
+    lines = []
+    for t, gpu, _, _, busy, _ in gpu_rows(600):
+        if gpu == 0:
+            lines += [stamp(t, "%a %b %e %H:%M:%S %Y"), TABLE_HEAD]
+        power, heat = 630 * (1 + wobble(t + 31 * gpu)), 93 if gpu == 5 and t >= 300 else 62
+        lines += [
+            f"|   {gpu}  NVIDIA H100 80GB HBM3          On  |   00000000:{16 + gpu:02X}:00.0 Off |{'0 |':>23}",
+            f"| N/A   {heat:2}C    P0            {power:3.0f}W /  700W |{TABLE_MEMORY}|{busy:7}%      Default |",
+            TABLE_LINE,
+        ]
+    return "\n".join([*lines, ""])
+
+
 def dcgmi_dmon() -> str:
     head = "#Entity   SMCLK   GPUTL   POWER   TMPTR\nID                        W       C"
     rows = (
@@ -200,6 +226,7 @@ INCIDENTS = {
     "nemo-log": ("train.log", nemo_log),
     "nvidia-smi": ("n0.csv", nvidia_smi),
     "nvidia-smi-dmon": ("n0.txt", nvidia_smi_dmon),
+    "nvidia-smi-table": ("n0.txt", nvidia_smi_table),
     "sglang-log": ("sglang.log", sglang_log),
     "vllm-log": ("vllm-2026-11-22.log", vllm_log),
 }

@@ -76,6 +76,42 @@ NVIDIA_SMI_DMON = """\
  20261122   10:00:01      0    634     64     58     99     10   2619   1965
 """
 
+NVIDIA_SMI_TABLE = """\
+Sun Nov 22 10:00:00 2026
++-----------------------------------------------------------------------------+
+| NVIDIA-SMI 525.60.13    Driver Version: 525.60.13    CUDA Version: 12.0     |
+|-------------------------------+----------------------+----------------------+
+| GPU  Name        Persistence-M| Bus-Id        Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp  Perf  Pwr:Usage/Cap|         Memory-Usage | GPU-Util  Compute M. |
+|                               |                      |               MIG M. |
+|===============================+======================+======================|
+|   0  Tesla V100-SXM2...  On   | 00000000:1A:00.0 Off |                    0 |
+| N/A   65C    P0   250W / 300W |  30000MiB / 32768MiB |     98%      Default |
+|                               |                      |                  N/A |
++-------------------------------+----------------------+----------------------+
+|   1  Tesla V100-SXM2...  On   | 00000000:1C:00.0 Off |                    0 |
+| N/A   ERR!   P0    N/A / 300W |      4MiB / 32768MiB |      0%      Default |
+|                               |                      |                  N/A |
++-------------------------------+----------------------+----------------------+
+
++-----------------------------------------------------------------------------+
+| Processes:                                                                  |
+|  GPU   GI   CI        PID   Type   Process name                  GPU Memory |
+|=============================================================================|
+|    0   N/A  N/A      1234      C   python                          29996MiB |
++-----------------------------------------------------------------------------+
+Sun Nov 22 10:00:05 2026
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 580.95.05              Driver Version: 580.95.05      CUDA Version: 13.0     |
++-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|=========================================+========================+======================|
+|   0  Tesla V100-SXM2-32GB           On  |   00000000:1A:00.0 Off |                    0 |
+| 41%   66C    P0            245W /  300W |   30010MiB /  32768MiB |     97%      Default |
++-----------------------------------------+------------------------+----------------------+
+"""
+
 DCGMI_DMON = """\
 #Entity   SMCLK             GPUTL             POWER             SMACT        NEWFD
 ID                                             W
@@ -141,6 +177,7 @@ ARTEFACTS = {
     "mlperf-log": MLPERF,
     "nvidia-smi": NVIDIA_SMI,
     "nvidia-smi-dmon": NVIDIA_SMI_DMON,
+    "nvidia-smi-table": NVIDIA_SMI_TABLE,
     "dcgmi-dmon": DCGMI_DMON,
     "ethtool-statistics": ETHTOOL,
     "infiniband-counters": INFINIBAND,

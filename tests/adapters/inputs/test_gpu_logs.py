@@ -3,13 +3,13 @@ import io
 import numpy as np
 import pytest
 
-from skewscope.adapters.inputs import dcgmi_dmon, nvidia_smi, nvidia_smi_dmon
+from skewscope.adapters.inputs import dcgmi_dmon, nvidia_smi, nvidia_smi_dmon, nvidia_smi_table
 from skewscope.adapters.inputs.recognition import find_kind
 from skewscope.adapters.inputs.recording import load, open_recording
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError
-from tests.support.artefacts import ARTEFACTS, DCGMI_DMON, NVIDIA_SMI, NVIDIA_SMI_DMON, START
+from tests.support.artefacts import ARTEFACTS, DCGMI_DMON, NVIDIA_SMI, NVIDIA_SMI_DMON, NVIDIA_SMI_TABLE, START
 from tests.support.telemetry import record
 
 CAPTURE = "fixtures/utkuozdemir-nvidia_gpu_exporter/linux-x86_64__nvidia-h100-80gb-hbm3__590.48.01"
@@ -269,3 +269,73 @@ def test_damage_in_a_table_is_told_with_its_line(kind, text, message):
 def test_a_label_that_is_no_number_of_seconds_is_an_error(name, value):
     with pytest.raises(InputError, match=name):
         read(dcgmi_dmon, ARTEFACTS["dcgmi-dmon"], **{name: value})
+
+
+def test_printed_tables_have_the_numbers_of_each_gpu_by_their_units(tmp_path):
+    found = samples(read(nvidia_smi_table, NVIDIA_SMI_TABLE))
+    assert found["nvidia_smi_temperature_gpu", "0"] == [(0, 65), (5, 66)]
+    assert found["nvidia_smi_power_draw_watts", "0"] == [(0, 250), (5, 245)]
+    assert found["nvidia_smi_power_limit_watts", "1"] == [(0, 300)]
+    assert found["nvidia_smi_memory_used_bytes", "0"] == [(0, 30000 * 2.0**20), (5, 30010 * 2.0**20)]
+    assert found["nvidia_smi_memory_total_bytes", "1"] == [(0, 32768 * 2.0**20)]
+    assert found["nvidia_smi_utilization_gpu_ratio", "0"] == [(0, 0.98), (5, 0.97)]
+    assert found["nvidia_smi_fan_speed_ratio", "0"] == [(5, pytest.approx(0.41))]
+    assert not {("nvidia_smi_power_draw_watts", "1"), ("nvidia_smi_temperature_gpu", "1")} & found.keys()
+    keys = loaded(tmp_path, "nvidia-smi-table", NVIDIA_SMI_TABLE)[0]
+    assert keys[SeriesKey("gpu.power", "gpu", "n0/gpu0")] == [250, 245]
+    assert keys[SeriesKey("gpu.fb_used", "gpu", "n0/gpu0")] == [30000, 30010]
+
+
+ROW = """\
+|   {gpu}  Tesla V100-SXM2...  On   | 0000:1A:00.0     Off |                    0 |
+| N/A   65C    P0   250W / 300W |  30000MiB / 32768MiB |     98%      Default |
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "time"),
+    [
+        ("Sun Nov 22 10:00:10 2026", 10),
+        ("==== Sun Nov 22 10:00:10 AM UTC 2026 ====", 10),
+        ("2026-11-22T10:00:10+00:00", 10),
+        ("Every 2.0s: nvidia-smi          h1: Sun Nov 22 10:00:10 2026", 10),
+        ("Every 2.0s: nvidia-smi", -START),
+        ("Sun Nov 31 10:00:10 2026", -START),
+    ],
+)
+def test_a_printed_table_has_the_time_before_it(before, time):
+    series = read(nvidia_smi_table, f"{before}\n{ROW.format(gpu=0)}")
+    assert samples(series)["nvidia_smi_power_draw_watts", "0"] == [(time, 250)]
+    assert ("its rows have no times" in series[0].note) == (time == -START)
+
+
+def test_the_clock_of_a_host_may_be_ahead_and_tables_without_times_are_a_period_apart():
+    series = read(nvidia_smi_table, NVIDIA_SMI_TABLE, utc_offset="+01:00")
+    assert samples(series)["nvidia_smi_power_draw_watts", "0"] == [(-3600, 250), (-3595, 245)]
+    text = (ROW.format(gpu=0) + ROW.format(gpu=1)) * 2
+    series = read(nvidia_smi_table, text, start=str(START), period="5")
+    assert samples(series)["nvidia_smi_power_draw_watts", "1"] == [(0, 250), (5, 250)]
+
+
+def test_damage_in_printed_tables_is_told():
+    first, second, _ = ROW.format(gpu=0).split("\n")
+    many = (first + "\n" + second + "\n") * 150
+    series = read(nvidia_smi_table, f"{many}{first}\n| N/A  65\n{many}{first}")
+    assert "ends inside a table; damaged rows that are left out: 1, first line 302" in series[0].note
+    with pytest.raises(InputError, match=r"n0\.csv:302: found a GPU without its second row, and 4 more"):
+        read(nvidia_smi_table, f"{many}{f'{first}{chr(10)}|{chr(10)}' * 5}{many}")
+    with pytest.raises(InputError, match=r"n0\.csv:1: found no row of a GPU, expected tables with rows such as"):
+        read(nvidia_smi_table, first)
+    lost = "Unable to determine the device handle for GPU 0000:1A:00.0: Unknown Error\n"
+    assert (
+        f"messages in place of tables: 1, first {lost[:-1]!r} (line 301)" in read(nvidia_smi_table, many + lost)[0].note
+    )
+
+
+def test_the_log_of_a_job_that_prints_one_table_is_no_log_of_them(tmp_path):
+    job = f"{ROW.format(gpu=0)}loading a shard of the checkpoint\n"
+    assert nvidia_smi_table.recognise(ROW.format(gpu=0).encode(), "f")
+    assert not nvidia_smi_table.recognise(job.encode(), "f")
+    step = " iteration 10/ 100 | elapsed time per iteration (ms): 123.4 |\n"
+    (tmp_path / "job.out").write_text(NVIDIA_SMI_TABLE + "a line of a start\n" * 5000 + step)
+    assert find_kind(tmp_path / "job.out") == "megatron-log"
