@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -168,6 +168,23 @@ def nemo_log() -> str:
     return "\n".join([*rows, ""])
 
 
+def llamafactory_log() -> str:
+    rows = (
+        {
+            "current_steps": 5 * number,
+            "total_steps": 2000,
+            "loss": 1.2,
+            "lr": 5e-05,
+            "epoch": 0.01,
+            "percentage": round(number / 4, 2),
+            "elapsed_time": str(timedelta(seconds=int(10 * end))),
+            "remaining_time": str(timedelta(seconds=int(10 * end * (2000 - 5 * number) / (5 * number)))),
+        }
+        for number, end, _ in steps()
+    )
+    return "\n".join([*map(json.dumps, rows), ""])
+
+
 def deepspeed_log() -> str:
     rows = (
         f"[{_milli(end).replace('.', ',')}] [INFO] [timer.py:260:stop] epoch=0/micro_step={number}/"
@@ -221,6 +238,7 @@ INCIDENTS = {
     "deepspeed-log": ("train.log", deepspeed_log),
     "ethtool-statistics": ("n0-ens1f0np0.txt", ethtool_statistics),
     "infiniband-counters": ("n0.txt", infiniband_counters),
+    "llamafactory-log": ("trainer_log.jsonl", llamafactory_log),
     "megatron-log": ("train.log", megatron_log),
     "mlperf-log": ("result_0.txt", mlperf_log),
     "nemo-log": ("train.log", nemo_log),

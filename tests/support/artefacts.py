@@ -58,6 +58,19 @@ MLPERF = """\
 "value": null, "metadata": {"file": "train.py", "lineno": 112, "samples_count": 400}}
 """
 
+LLAMAFACTORY = """\
+{"current_steps": 10, "total_steps": 99, "loss": 1.2, "lr": 5e-05, "epoch": 0.1, "percentage": 10.1, \
+"elapsed_time": "0:01:10", "remaining_time": "0:10:23"}
+{"current_steps": 20, "total_steps": 99, "loss": 1.1, "lr": 4e-05, "epoch": 0.2, "percentage": 20.2, \
+"elapsed_time": "0:01:50", "remaining_time": "0:07:14", "throughput": 889.63, "total_tokens": 98304}
+{"current_steps": 20, "total_steps": 99, "eval_loss": 1.3, "epoch": 0.2, "percentage": 20.2, \
+"elapsed_time": "0:03:00", "remaining_time": "0:11:51"}
+{"current_steps": 30, "total_steps": 99, "loss": 1.0, "lr": 3e-05, "epoch": 0.3, "percentage": 30.3, \
+"elapsed_time": "0:03:45", "remaining_time": "0:08:37"}
+{"current_steps": 30, "total_steps": 99, "epoch": 0.3, "percentage": 30.3, "elapsed_time": "0:04:30", \
+"remaining_time": "0:10:21"}
+"""
+
 NVIDIA_SMI = """\
 timestamp, index, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%], memory.used [MiB], \
 clocks_event_reasons.active, name, fan.speed [%]
@@ -175,6 +188,7 @@ ARTEFACTS = {
     "nemo-log": NEMO,
     "deepspeed-log": DEEPSPEED,
     "mlperf-log": MLPERF,
+    "llamafactory-log": LLAMAFACTORY,
     "nvidia-smi": NVIDIA_SMI,
     "nvidia-smi-dmon": NVIDIA_SMI_DMON,
     "nvidia-smi-table": NVIDIA_SMI_TABLE,

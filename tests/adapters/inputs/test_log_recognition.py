@@ -16,6 +16,7 @@ LINES = {
     "nemo-log": b"Epoch 0: 1%| | 9/99 [00:09<00:09, global_step=9.0, train_step_timing in s=1.5]\n",
     "deepspeed-log": b"[Rank 0] step=10, skipped=0, lr=[0.1], mom=[0.9]\n",
     "mlperf-log": b':::MLLOG {"time_ms": 1795341600000, "key": "tracked_stats", "value": {"throughput": 2.1}}\n',
+    "llamafactory-log": b'{"current_steps": 5, "total_steps": 9, "loss": 1.0, "elapsed_time": "0:01:00"}\n',
 }
 
 
