@@ -185,6 +185,25 @@ def llamafactory_log() -> str:
     return "\n".join([*map(json.dumps, rows), ""])
 
 
+def swift_log() -> str:
+    rows = (
+        {
+            "loss": 1.2,
+            "grad_norm": 1.5,
+            "learning_rate": 0.0001,
+            "epoch": 0.01,
+            "global_step/max_steps": f"{5 * number}/2000",
+            "percentage": f"{number / 4:.2f}%",
+            "elapsed_time": f"{int(10 * end) // 60}m {int(10 * end) % 60}s",
+            "remaining_time": "1h 0m 0s",
+            "memory(GiB)": 22.1,
+            "train_speed(iter/s)": round(5 * number / (10 * end), 6),
+        }
+        for number, end, _ in steps()
+    )
+    return "\n".join([*map(json.dumps, rows), ""])
+
+
 def deepspeed_log() -> str:
     rows = (
         f"[{_milli(end).replace('.', ',')}] [INFO] [timer.py:260:stop] epoch=0/micro_step={number}/"
@@ -246,6 +265,7 @@ INCIDENTS = {
     "nvidia-smi-dmon": ("n0.txt", nvidia_smi_dmon),
     "nvidia-smi-table": ("n0.txt", nvidia_smi_table),
     "sglang-log": ("sglang.log", sglang_log),
+    "swift-log": ("logging.jsonl", swift_log),
     "vllm-log": ("vllm-2026-11-22.log", vllm_log),
 }
 """By page: the name of the file in its command, and what makes the file."""

@@ -71,6 +71,20 @@ LLAMAFACTORY = """\
 "remaining_time": "0:10:21"}
 """
 
+SWIFT = """\
+{"loss": 2.1, "grad_norm": 1.5, "learning_rate": 0.0001, "epoch": 0.01, "global_step/max_steps": "1/99", \
+"percentage": "1.01%", "elapsed_time": "6s", "remaining_time": "9m 48s", "memory(GiB)": 15.9, \
+"train_speed(iter/s)": 0.15}
+{"loss": 1.9, "grad_norm": 1.4, "learning_rate": 0.0001, "epoch": 0.1, "global_step/max_steps": "10/99", \
+"percentage": "10.10%", "elapsed_time": "51s", "remaining_time": "7m 38s", "memory(GiB)": 16.3, \
+"train_speed(iter/s)": 0.195}
+{"eval_loss": 1.8, "eval_runtime": 60.0, "epoch": 0.1, "global_step/max_steps": "10/99", \
+"percentage": "10.10%", "elapsed_time": "1m 51s", "remaining_time": "16m 38s"}
+{"loss": 1.7, "grad_norm": 1.3, "learning_rate": 0.0001, "epoch": 0.2, "global_step/max_steps": "20/99", \
+"percentage": "20.20%", "elapsed_time": "2m 41s", "remaining_time": "10m 35s", "memory(GiB)": 16.4, \
+"train_speed(iter/s)": 0.124}
+"""
+
 NVIDIA_SMI = """\
 timestamp, index, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%], memory.used [MiB], \
 clocks_event_reasons.active, name, fan.speed [%]
@@ -189,6 +203,7 @@ ARTEFACTS = {
     "deepspeed-log": DEEPSPEED,
     "mlperf-log": MLPERF,
     "llamafactory-log": LLAMAFACTORY,
+    "swift-log": SWIFT,
     "nvidia-smi": NVIDIA_SMI,
     "nvidia-smi-dmon": NVIDIA_SMI_DMON,
     "nvidia-smi-table": NVIDIA_SMI_TABLE,

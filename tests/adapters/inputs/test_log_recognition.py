@@ -17,6 +17,7 @@ LINES = {
     "deepspeed-log": b"[Rank 0] step=10, skipped=0, lr=[0.1], mom=[0.9]\n",
     "mlperf-log": b':::MLLOG {"time_ms": 1795341600000, "key": "tracked_stats", "value": {"throughput": 2.1}}\n',
     "llamafactory-log": b'{"current_steps": 5, "total_steps": 9, "loss": 1.0, "elapsed_time": "0:01:00"}\n',
+    "swift-log": b'{"loss": 1.0, "global_step/max_steps": "10/99", "elapsed_time": "1m 10s"}\n',
 }
 
 
