@@ -69,6 +69,11 @@ class StepReader:
         if samples:
             self._add(SAMPLE_RATE, samples / seconds, line)
 
+    def skip_steps(self, line: LogLine, step: int, seconds: float) -> None:
+        """Passes over steps that took so many seconds with something else: they are no samples."""
+        self._advance(line, seconds)
+        self.step = step
+
     def add_progress(self, line: LogLine, step: int) -> None:
         """Adds the mean time of the steps since the last one, by the times of their lines."""
         if line.time is None or step == self.step or (self._has_stamps and line.time == self.time):

@@ -204,6 +204,14 @@ def swift_log() -> str:
     return "\n".join([*map(json.dumps, rows), ""])
 
 
+def nanogpt_log() -> str:
+    rows = (
+        f"step:{number}/400 train_loss:3.2281 train_time:{1000 * end:.0f}ms step_avg:{1000 * end / number:.2f}ms"
+        for number, end, _ in steps()
+    )
+    return "\n".join([*rows, ""])
+
+
 def deepspeed_log() -> str:
     rows = (
         f"[{_milli(end).replace('.', ',')}] [INFO] [timer.py:260:stop] epoch=0/micro_step={number}/"
@@ -260,6 +268,7 @@ INCIDENTS = {
     "llamafactory-log": ("trainer_log.jsonl", llamafactory_log),
     "megatron-log": ("train.log", megatron_log),
     "mlperf-log": ("result_0.txt", mlperf_log),
+    "nanogpt-log": ("train.txt", nanogpt_log),
     "nemo-log": ("train.log", nemo_log),
     "nvidia-smi": ("n0.csv", nvidia_smi),
     "nvidia-smi-dmon": ("n0.txt", nvidia_smi_dmon),

@@ -85,6 +85,13 @@ SWIFT = """\
 "train_speed(iter/s)": 0.124}
 """
 
+NANOGPT = """\
+step 0: train loss 10.9, val loss 10.9
+iter 0: loss 10.9000, time 9000.00ms, mfu -100.00%
+iter 10: loss 9.9000, time 500.00ms, mfu -100.00%
+iter 20: loss 9.1000, time 510.00ms, mfu 30.12%
+"""
+
 NVIDIA_SMI = """\
 timestamp, index, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%], memory.used [MiB], \
 clocks_event_reasons.active, name, fan.speed [%]
@@ -204,6 +211,7 @@ ARTEFACTS = {
     "mlperf-log": MLPERF,
     "llamafactory-log": LLAMAFACTORY,
     "swift-log": SWIFT,
+    "nanogpt-log": NANOGPT,
     "nvidia-smi": NVIDIA_SMI,
     "nvidia-smi-dmon": NVIDIA_SMI_DMON,
     "nvidia-smi-table": NVIDIA_SMI_TABLE,

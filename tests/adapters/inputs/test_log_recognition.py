@@ -18,6 +18,7 @@ LINES = {
     "mlperf-log": b':::MLLOG {"time_ms": 1795341600000, "key": "tracked_stats", "value": {"throughput": 2.1}}\n',
     "llamafactory-log": b'{"current_steps": 5, "total_steps": 9, "loss": 1.0, "elapsed_time": "0:01:00"}\n',
     "swift-log": b'{"loss": 1.0, "global_step/max_steps": "10/99", "elapsed_time": "1m 10s"}\n',
+    "nanogpt-log": b"step:100/5100 train_loss:3.5 train_time:12345ms step_avg:123.45ms\n",
 }
 
 
