@@ -188,7 +188,8 @@ class LevelShifts:
         """Learns the limit of times of work that have few values; at first they have none."""
         at = at[self.count[at] >= FEW_PAST]
         if len(at):
-            past, size = np.sort(self.memory.get(at, slice(RUN, RUN + MIN_PAST)), axis=0), self.count[at]
+            past = np.sort(self.memory.get(at, slice(RUN, RUN + MIN_PAST)), axis=0)
+            size = join_equal(self.count[at].astype(np.intp))
             self.median[at], self.high[at] = _quantile(past, size, 0.5), FEW_TIMES * _quantile(past, size, 1.0)
 
     def _learn_limits(self, at: Index) -> None:
