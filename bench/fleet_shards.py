@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.test_bench_large import KNOWN, NODES, Source
-from skewscope.adapters.controller.allocation import configure_malloc
+from skewscope.adapters.controller.allocation import return_free_memory
 from skewscope.adapters.fleet.journal import Journal
 from skewscope.adapters.fleet.shard_engine import ShardEngine
 
@@ -43,8 +43,6 @@ class Judged:
     """One shard with its simulated agents; `run` times the judging alone."""
 
     def __init__(self, copies: int, sick: bool) -> None:
-        # As a shard does.
-        configure_malloc()
         self.source = Source(copies, sick)
         self.shard = ShardEngine(self.source.topology, KNOWN)
 
@@ -55,6 +53,9 @@ class Judged:
                 # As a shard does: names stay alive, and need not be scanned.
                 gc.collect()
                 gc.freeze()
+            if n == warm:
+                # As a shard does at each snapshot.
+                return_free_memory()
             frame = self.source.frame()
             begun = time.process_time()
             self.shard.step(frame.time, None, [frame])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skewscope.adapters.controller.agent_receiver import ForeignNodeError, ReceiverBusyError, UnknownTablesError
+from skewscope.adapters.controller.allocation import return_free_memory
 from skewscope.adapters.fleet.journal import ROWS, TICK, Journal, JournalRecord
 from skewscope.adapters.fleet.shard_engine import ShardEngine
 from skewscope.adapters.fleet.shard_report import ShardReport
@@ -178,6 +179,8 @@ class ShardHost:
         except (OSError, StateError) as error:
             self.trouble = f"the state of {self.plan.name} cannot be kept: {error}"
             log.error(self.trouble)  # noqa: TRY400 - all of it is in the message
+        # While a shard grows to its fleet, a tenth of its memory is left free in between.
+        return_free_memory()
         self._snapshot_at = self.engine.time
 
     def run(self, stop: threading.Event) -> None:

@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route as StarletteRoute
 
-from skewscope.adapters.controller.allocation import configure_malloc
 from skewscope.adapters.controller.auth import AccessControl
 from skewscope.adapters.controller.config import ControllerConfig, ListenConfig
 from skewscope.adapters.controller.controller import Controller
@@ -82,7 +81,6 @@ class ShardServer:
         Raises:
             SkewscopeError: the journal cannot be used, or no port is free.
         """
-        configure_malloc()
         # Agents that connect from now on wait for the shard; otherwise they would be refused, and come back later.
         listening = _open_known_port(plan, host) if config is not None else None
         self.host = ShardHost(plan)
