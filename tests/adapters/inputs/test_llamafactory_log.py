@@ -1,5 +1,6 @@
 import io
 import json
+import random
 from datetime import timedelta
 
 import pytest
@@ -7,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewscope.adapters.inputs import llamafactory_log
+from skewscope.adapters.inputs.draft_recording import draft_recording
+from skewscope.adapters.runtime.replay import replay
 from skewscope.kb.problems import InputError
 from tests.support.artefacts import LLAMAFACTORY, START
 
@@ -31,6 +34,16 @@ def factory(*rows, key="loss"):
         json.dumps({"current_steps": n, "total_steps": 999, key: 1.5, "elapsed_time": str(timedelta(seconds=s))}) + "\n"
         for n, s in rows
     )
+
+
+def test_a_job_that_stays_slower_is_one_diagnosis_though_its_times_are_whole_seconds(tmp_path):
+    chance, seconds, rows = random.Random(1), 0.0, []
+    for n in range(1, 601):
+        seconds += 10 * chance.gauss(1, 0.01) * (1.5 if n > 200 else 1.0)
+        rows.append((10 * n, int(seconds)))
+    (tmp_path / "trainer_log.jsonl").write_text(factory(*rows))
+    found = replay(draft_recording([tmp_path / "trainer_log.jsonl"]).recording).incidents
+    assert sorted(one.condition for one in found) == ["implicit-mfu-decline", "slow-steps"]
 
 
 def test_llamafactory_gives_the_mean_time_of_steps_without_evaluations():
