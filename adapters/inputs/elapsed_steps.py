@@ -87,7 +87,7 @@ class ElapsedSteps:
                 self._start -= pause
                 self.skipped += pause
 
-    def add_damaged(self, line: LogLine) -> None:
+    def count_damage(self, line: LogLine) -> None:
         """Counts a line that lacks its step or its time."""
         self.damaged += 1
         self.first_damaged = self.first_damaged or line.number

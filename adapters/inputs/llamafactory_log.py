@@ -57,10 +57,10 @@ class LlamafactoryParser:
         # A path in it may hold a date.
         line = line._replace(time=None)
         if not (step and elapsed and line.text.endswith("}")):
-            self._clock.add_damaged(line)
+            self._clock.count_damage(line)
             return
         number = int(step["step"])
-        now = Progress(number, find_elapsed(line.text, number, read_seconds(elapsed)))
+        now = Progress(number, find_age(line.text, number, read_seconds(elapsed)))
         has_loss = bool(LOSS.search(line.text))
         self._trains = self._trains or has_loss
         if EVALUATION.search(line.text):
@@ -77,7 +77,7 @@ class LlamafactoryParser:
         steps.collector.note = self._clock.describe(self._last, f"lines such as {EXAMPLE}")
 
 
-def find_elapsed(text: str, step: int, whole: float) -> float:
+def find_age(text: str, step: int, whole: float) -> float:
     """Returns the seconds since the training began that a line says, as exactly as it does.
 
     Args:

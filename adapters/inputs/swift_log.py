@@ -58,11 +58,11 @@ class SwiftParser:
             return
         step = STEP.search(line.text)
         number = int(step["step"]) if step else 0
-        elapsed = find_elapsed(line.text, number) if step else None
+        elapsed = find_age(line.text, number) if step else None
         # A path in it may hold a date.
         line = line._replace(time=None)
         if elapsed is None or not line.text.endswith("}"):
-            self._clock.add_damaged(line)
+            self._clock.count_damage(line)
         elif EVALUATION.search(line.text):
             self._clock.skip(line, Progress(number, elapsed))
         elif LOSS.search(line.text):
@@ -77,7 +77,7 @@ class SwiftParser:
         steps.collector.note = self._clock.describe(self._last, f"lines such as {EXAMPLE}")
 
 
-def find_elapsed(text: str, step: int) -> float | None:
+def find_age(text: str, step: int) -> float | None:
     """Returns the seconds since the training began that a line says, None without; by its speed where that is exact.
 
     Args:

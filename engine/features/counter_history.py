@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.counters import CounterSnapshot
+from skewscope.engine.ingest.counter_snapshot import CounterSnapshot
 from skewscope.engine.ingest.samples import MAX_PERIOD_S, MIN_PERIODS, constant_array, widen_window
 from skewscope.engine.ingest.slots import (
     ALL_COLUMNS,

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from skewscope.engine.features.counter_history import CounterHistory
-from skewscope.engine.ingest.counters import CounterSnapshot
+from skewscope.engine.ingest.counter_snapshot import CounterSnapshot
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, SeriesRows
 from skewscope.engine.ingest.samples import (
     MAX_PERIOD_S,

@@ -6,7 +6,6 @@ then. Polled each 5 s, such a counter stands for two polls and then jumps: by po
 three times too high.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,23 +77,6 @@ def ranges_of(signal: Signal) -> tuple[tuple[float, float], ...]:
 
 
 # --- totals
-
-
-@dataclass(frozen=True, slots=True)
-class CounterSnapshot:
-    """[counter] totals since `start_time`, up to the sample at `time`, in seconds."""
-
-    sum: F64
-    time: F64
-    start_time: F64
-    start_sum: Callable[[], F64]
-    """Returns the totals at that time."""
-    period: F64
-    fresh: NDArray[np.bool_]
-    longest_period: float
-    """The longest period."""
-    latest_start: float = np.nan
-    """When the last began, where all are fresh and were read at one time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.ingest.counters import CounterRenewals, CounterSnapshot, CounterSpec, CounterTotals
+from skewscope.engine.ingest.counter_snapshot import CounterSnapshot
+from skewscope.engine.ingest.counters import CounterRenewals, CounterSpec, CounterTotals
 from skewscope.engine.ingest.deliveries import SignalDeliveries, find_signals_with_others
 from skewscope.engine.ingest.feed import Block, FrameColumn, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, FrameLayout, SeriesRows, grow_index

@@ -112,7 +112,7 @@ def test_the_time_is_as_exact_as_the_line_is(elapsed, step, left, basis):
     text = f'"total_steps": {step + left}, "remaining_time": "{timedelta(seconds=int(left * elapsed / step))}"}}'
     if basis == "tokens":
         text = f'"throughput": {10**9 / elapsed:.2f}, "total_tokens": {10**9}}}'
-    found = llamafactory_log.find_elapsed(text, step, float(int(elapsed)))
+    found = llamafactory_log.find_age(text, step, float(int(elapsed)))
     most = min(0.5, step / left / 2) if basis == "remaining" else elapsed * 0.005 / (10**9 / elapsed)
     assert int(elapsed) <= found <= int(elapsed) + 1
     assert abs(found - elapsed) <= max(most, 1e-9 * elapsed) * 1.0001 or found == int(elapsed)
