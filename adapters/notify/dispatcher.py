@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from skewscope.adapters.notify.base import (
+    CHANGED,
     OPENED,
     RESOLVED,
     WITHDRAWN,
@@ -283,10 +284,12 @@ class Dispatcher:
                 self._tasks[name].wakeup.set()
 
     def _is_missing(self, name: str, notification: Notification, age: float) -> bool:
-        """Returns whether an opening is so many seconds old, and certainly reported by no controller."""
+        """Returns whether an opening or a change is so many seconds old, and certainly reported by no controller."""
         what, _, one = notification.update
         reports = self.handover.reports_of(name)
-        if what != OPENED or self._t - notification.t < age or not reports.known or reports.has_place(one):
+        if what not in (OPENED, CHANGED) or self._t - notification.t < age:
+            return False
+        if not reports.known or reports.has_place(one):
             return False
         return self.handover.was_missed(name, notification, self._ends.get(one.id), self._t)
 
@@ -394,7 +397,7 @@ class Dispatcher:
             # This controller reported the opening late, and its end is no older.
             report = reports.by_place.get(place_of(one))
             return report is None or report.id != one.id or not self.is_active()
-        if notification.update.what != OPENED:
+        if notification.update.what not in (OPENED, CHANGED):
             return True
         is_open = one.id in self._reportable and not reports.has_place(one)
         return not (is_open or self.handover.was_missed(name, notification, self._ends.get(one.id), self._t))
@@ -408,7 +411,11 @@ class Dispatcher:
             return await self._deliver(task, notification)
         if self._is_reported_by_another(notification):
             return True
-        reports = self.handover.reports_of(task.notifier.name)
+        name = task.notifier.name
+        if notification.update.what == CHANGED and self._is_missing(name, notification, 0.0):
+            # At first it was taken for another incident, which was reported where this one began.
+            notification = notification._replace(update=notification.update._replace(what=OPENED))
+        reports = self.handover.reports_of(name)
         adapted = reports.adapt(notification, self._own_places)
         if adapted is None:
             return True

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from skewscope.adapters.notify.base import (
+    CHANGED,
     OPENED,
     RESOLVED,
     WITHDRAWN,
@@ -420,6 +421,28 @@ def test_what_fires_here_and_the_leader_never_knew_of_is_reported_after_all(now,
         office.dispatch(clock.now(), [now], hidden, {posts.name})
         await until(lambda: mail.done)
         assert posts.sent == sent
+
+    going_with_another(test)
+
+
+def test_an_incident_that_moves_from_where_another_was_reported_is_reported_where_it_is():
+    async def test(office, clock, mail, posts):
+        begun = clock.now()
+        first = replace(incident(3), opened_at=begun)
+        reports = [OpenReport.of(first, is_confirmed=True).as_json()]
+        line = json.dumps({posts.name: [0.0, [], reports, [begun - 200.0, []]]})
+        office.handover.receive_progress(clock.now(), line)
+        first = replace(first, id="i-4")
+        mail.letters = [Notification(1, begun, IncidentUpdate(OPENED, "", first))]
+        told(office, first)
+        await until(lambda: len(mail.done) == 1)
+        assert posts.sent == []
+        moved = replace(first, name="elsewhere")
+        mail.letters.append(Notification(2, begun, IncidentUpdate(CHANGED, "", moved)))
+        mail.letters.append(Notification(3, begun, IncidentUpdate(CHANGED, "", moved)))
+        told(office, moved)
+        await until(lambda: len(mail.done) == 3)
+        assert posts.sent == [("opened", "i-4"), ("changed", "i-4")]
 
     going_with_another(test)
 
