@@ -1,16 +1,19 @@
-"""Long pauses of jobs that come at like distances: evaluations and checkpoints, not faults."""
+"""Long pauses of jobs that come again and again at like distances: evaluations and checkpoints, not faults."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.model.arrays import F64, Index, Mask
 
 LONGEST_TIMES = 1.5
 """A pause may last so many times as long as an earlier one of its kind: checkpoints and evaluations take long."""
 DISTANCE_SPREAD = 0.25
 """Pauses are regular if one distance differs from the one before by no more than this part of it: they come after a
 number of steps, whose pace varies (judgement; those of published jobs differ by a tenth)."""
+MIN_REGULAR = 4
+"""Regular pauses after which the next one is usual (judgement): loaders that stall as each epoch begins are regular
+too, and a job whose input is slow should be reported more than once."""
 
 
 @dataclass
@@ -21,6 +24,8 @@ class RegularPauses:
     first_length: F64 = field(default_factory=lambda: np.empty(0))
     second_start: F64 = field(default_factory=lambda: np.empty(0))
     second_length: F64 = field(default_factory=lambda: np.empty(0))
+    count: F64 = field(default_factory=lambda: np.empty(0))
+    """Pauses in a row of which each one came at a like distance from the one before; NaN before the first one."""
 
     def grow(self, size: int) -> None:
         """Makes room for jobs that have had none."""
@@ -30,17 +35,28 @@ class RegularPauses:
 
     def add(self, at: Index, start: F64, length: F64) -> None:
         """Takes in pauses that ended by themselves: of the jobs `at`, when each began, and how long it was."""
+        regular = self._is_due(at, start) & self._are_alike(length, self.second_length[at])
+        # Any two have a distance, which the next one may keep.
+        self.count[at] = np.where(regular, self.count[at] + 1, np.where(np.isnan(self.second_start[at]), 1, 2))
         self.first_start[at], self.first_length[at] = self.second_start[at], self.second_length[at]
         self.second_start[at], self.second_length[at] = start, length
 
     def allowance(self, start: F64) -> F64:
         """Returns [job] how long a pause that begins at `start` may last; 0 where no regular one is due."""
-        longer = np.maximum(self.first_length, self.second_length)
-        alike = longer <= LONGEST_TIMES * np.minimum(self.first_length, self.second_length)
-        distance = self.second_start - self.first_start
-        is_due = np.abs(start - self.second_start - distance) <= DISTANCE_SPREAD * distance
-        return np.where(alike & is_due, LONGEST_TIMES * longer, 0.0)
+        is_usual = self._are_alike(self.first_length, self.second_length) & (self.count >= MIN_REGULAR)
+        is_due = self._is_due(slice(None), start)
+        return np.where(is_usual & is_due, LONGEST_TIMES * np.maximum(self.first_length, self.second_length), 0.0)
+
+    def _is_due(self, at: Index | slice, start: F64) -> Mask:
+        """Returns [k] whether `start` lies as far from the newest pause as that one from the one before it."""
+        distance = self.second_start[at] - self.first_start[at]
+        due: Mask = np.abs(start - self.second_start[at] - distance) <= DISTANCE_SPREAD * distance
+        return due
+
+    def _are_alike(self, one: F64, other: F64) -> Mask:
+        alike: Mask = np.maximum(one, other) <= LONGEST_TIMES * np.minimum(one, other)
+        return alike
 
 
-PAUSES = ("first_start", "first_length", "second_start", "second_length")
+PAUSES = ("first_start", "first_length", "second_start", "second_length", "count")
 """Arrays of the pauses."""

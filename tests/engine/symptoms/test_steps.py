@@ -75,23 +75,23 @@ def pauses_of_a_job(starts, length=40, seconds=3000):
     return sorted(incident.opened_at for incident in found if incident.condition == "stopped-progress")
 
 
-def test_a_pause_that_comes_at_like_distances_is_no_stop_from_the_third_on():
-    told = pauses_of_a_job([400, 1000, 1620, 2200, 2800], length=140)
-    assert len(told) == 2
-
-
-def test_like_pauses_at_unlike_distances_are_told_each_time():
-    told = pauses_of_a_job([300, 1400, 1900, 2700], length=140)
+def test_a_pause_that_comes_at_like_distances_is_no_stop_from_the_fifth_on():
+    told = pauses_of_a_job([400, 1000, 1620, 2200, 2800, 3400, 4020], length=140, seconds=4400)
     assert len(told) == 4
 
 
+def test_like_pauses_at_unlike_distances_are_told_each_time():
+    told = pauses_of_a_job([300, 1400, 1900, 2700, 3200, 4200, 4800], length=140, seconds=5200)
+    assert len(told) == 7
+
+
 def test_a_regular_pause_that_does_not_end_is_a_stop():
-    missed = {second for start in (400, 1000, 1600) for second in range(start, start + 140)}
-    world = job_that_ends(1740, 0, missed=missed)
-    assert len(world.incidents()) == 2
+    missed = {second for start in (400, 1000, 1600, 2200, 2800) for second in range(start, start + 140)}
+    world = job_that_ends(2940, 0, missed=missed)
+    assert len(world.incidents()) == 4
     for _ in range(100):
         world.tick({})
-    assert len(world.incidents()) == 3
+    assert len(world.incidents()) == 5
 
 
 def test_a_tick_is_asked_for_when_a_step_is_due():
