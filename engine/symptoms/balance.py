@@ -14,7 +14,8 @@ from skewscope.engine.model.entities import build_sets
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.cells import LESS, PEERS, SHARES, ZERO, Deviation, JudgedCells
-from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts, row_median
+from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
+from skewscope.engine.symptoms.peer_ratios import row_median
 from skewscope.engine.symptoms.samples import NewSamples
 
 LOST = 0.2

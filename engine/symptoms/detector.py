@@ -45,7 +45,8 @@ from skewscope.engine.symptoms.cells import (
     JudgedCells,
     relate_cells,
 )
-from skewscope.engine.symptoms.levels import LevelShifts, PeerRatios
+from skewscope.engine.symptoms.levels import LevelShifts
+from skewscope.engine.symptoms.peer_ratios import PeerRatios
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
 from skewscope.engine.symptoms.samples import NewSamples, SampleSource
 from skewscope.engine.symptoms.shift_limits import ShiftLimits

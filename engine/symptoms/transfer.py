@@ -11,8 +11,9 @@ from skewscope.engine.model.transfer import EntityPlaces, Places, copy_fields, c
 from skewscope.engine.symptoms.balance import RequestShares, UnevenLinks
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.detector import StateChanges, SymptomDetector
-from skewscope.engine.symptoms.levels import KEPT, SPARSE, LevelShifts, PeerRatios
+from skewscope.engine.symptoms.levels import KEPT, SPARSE, LevelShifts
 from skewscope.engine.symptoms.pauses import PAUSES
+from skewscope.engine.symptoms.peer_ratios import PeerRatios
 
 CELLS = ("value", "time", "change_time", "renewal", "total")
 PAIRS = ("_waiting", "_distinct_new", "_standing", "_standing_since", "_late_since", "ratio")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skewscope.engine.model.topology import Node, Port, Topology
 from skewscope.engine.symptoms import cells
-from skewscope.engine.symptoms.levels import PeerRatios
+from skewscope.engine.symptoms.peer_ratios import PeerRatios
 from tests.support.symptom_world import START, SymptomWorld, pool_of_replicas
 
 STEP = ("step.duration", "group", "A")

@@ -1,0 +1,295 @@
+"""Values of the members of a group against the median of their peers."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from skewscope.engine.model.arrays import F64, Index, Mask, widen
+from skewscope.engine.model.entities import EntitySets, build_sets
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.gpu_peers import MAX_SET_SIZE
+from skewscope.engine.symptoms.levels import MIN_PAST, NEWEST, LevelShifts
+from skewscope.engine.symptoms.repeats import TAIL, RepeatedSteps
+from skewscope.engine.symptoms.shift_limits import ShiftLimits
+
+LEAST_PEER_SHIFT = 0.2
+"""Peers that differ by a fifth in distinct samples do differ; a tenth is common among GPUs of one server."""
+STANDING_RATIO = 1.5
+"""Workers that share GPUs differ by up to 30 % for a whole job without a fault (alibaba/clusterdata)."""
+MAX_RATIO = 1000.0
+"""The ratio of a value to peers that have none."""
+MIN_LATE_S = 1.0
+"""One step of one member is late when it is by TAIL times and so many seconds above the median of its peers: 1 such
+step in a million of 411 ranks that read from storage (mlcommons/storage_results_v1.0), and a real stall there."""
+MIN_LATE_SET = 8
+"""Members from which on the peers are a measure for one step."""
+FEW = 8
+"""A part of so many members may be late at once, such as those of one host; more of them are no exception."""
+CHANCE = 3.0
+"""A number of requests that come independently varies by its root (Poisson); what is within so many of these from the
+median of its peers is chance."""
+STANDING_RUN = 5
+"""Samples in a row at that ratio."""
+MIN_MOVING_SIZE = 4
+"""Members from which on one can tell that the slow one changes."""
+MOVING_FLOORS = 2.0
+"""The worst of all members differs by so many times the least difference of one before it matters."""
+FLOOR_RATE = 0.5
+"""Part by which the least difference of a set follows that of its newest worst member."""
+TINY = 1e-12
+"""In place of a least difference of zero."""
+UNCOMPARED_ROLES = frozenset({"share", "progress", "errors", "state"})
+"""Roles that are compared in other ways."""
+STANDING_ROLES = frozenset({"time-per-work", "capacity"})
+LOAD_ROLES = frozenset({"utilisation", "workload", "throughput"})
+"""Roles of which members differ while work begins or ends: not all do so at once..."""
+LOAD_CHANGE = 2.0
+"""...which the median shows by such a factor..."""
+LOAD_CHANGE_S = 30.0
+"""...for so many seconds, in which no run begins (GPUs of a published run drew unequal power for 31 s)."""
+
+
+@dataclass
+class PeerRatios:
+    """Ratios of cells to the median of each set that they belong to, one for each membership (pair)."""
+
+    cells: JudgedCells
+    past: LevelShifts
+    """Of the cells."""
+    shifts: LevelShifts = field(init=False)
+    moving: LevelShifts = field(init=False)
+    """Of each set: its largest ratio."""
+
+    def __post_init__(self) -> None:
+        none = np.empty(0, bool)
+        nothing = ShiftLimits(np.empty(0), np.empty(0), none, none, np.empty(0), none)
+        self.shifts, self.moving = LevelShifts(nothing), LevelShifts(nothing)
+        self._sets: EntitySets = build_sets([], 0)
+        self.compared: Mask = np.empty(0, bool)
+        self._compared_pairs: Index = np.empty(0, np.intp)
+        """The same as an index: of most pairs, other things are judged."""
+        self._is_distinct: Mask = np.empty(0, bool)
+        self._waiting: Mask = np.empty(0, bool)
+        """[pair] whether a new sample of the cell has come since its set was last compared."""
+        self._distinct_new: Mask = np.empty(0, bool)
+        self._standing = np.empty(0, np.int32)
+        self._standing_since = np.empty(0)
+        self._may_stand: Mask = np.empty(0, bool)
+        self._may_be_late: Mask = np.empty(0, bool)
+        """[pair] whether one step counts."""
+        self._late_since = np.empty(0)
+        """[pair] when a single step was late at the last comparison."""
+        self.repeats = RepeatedSteps(self.cells)
+        self.ratio = np.empty(0)
+        self._follows_load: Mask = np.empty(0, bool)
+        self._is_count: Mask = np.empty(0, bool)
+        """[pair] whether it is a number of requests, which varies by chance."""
+        self.median, self._level, self._level_since = (np.empty(0) for _ in range(3))
+        """[set] median, what it was when the load last changed, and when that was."""
+        self.worst = np.empty(0, np.intp)
+        """[set] the pair with the largest ratio, and how often in a row it was the same one."""
+        self._worst_run = np.empty(0, np.int64)
+        self._floors = np.empty(0)
+        """[set] by how many least differences the worst of its members has been late of late."""
+
+    def grow(self, is_distinct: Mask, min_time: F64) -> None:
+        """Makes room for new cells; arguments are [cell]."""
+        cells = self.cells
+        pairs, sets = len(cells.pair_cell), len(cells.set_sizes)
+        judged = [cells.judgement(cell) for cell in range(len(cells))]
+        compared = np.array(
+            [
+                "peers" in one.against and one.role not in UNCOMPARED_ROLES and not cells.is_request_count(n)
+                for n, one in enumerate(judged)
+            ],
+            bool,
+        )
+        # The speeds of ports differ by design.
+        stands = np.array(
+            [one.role in STANDING_ROLES and cells.places[n].kind != "port" for n, one in enumerate(judged)], bool
+        )
+        least = np.array([max(one.least, LEAST_PEER_SHIFT) for one in judged])
+        up = np.array([one.bad in ("up", "both") for one in judged], bool)
+        down = np.array([one.bad in ("down", "both") for one in judged], bool)
+        at = cells.pair_cell
+        usable = (cells.set_sizes <= MAX_SET_SIZE)[cells.pair_set] if pairs else np.empty(0, bool)
+        self.compared = compared[at] & usable
+        self._compared_pairs = np.flatnonzero(self.compared)
+        self._is_distinct, self._may_stand = is_distinct[at], stands[at]
+        self._follows_load = np.array([one.role in LOAD_ROLES for one in judged], bool)[at]
+        self._is_count = np.array(
+            [one.role == "workload" and cells.signals[n].type == "gauge" for n, one in enumerate(judged)], bool
+        )[at]
+        self._level, self._level_since = widen(self._level, sets), widen(self._level_since, sets)
+        members: dict[int, list[int]] = {}
+        for cell, number in zip(at[self.compared].tolist(), cells.pair_set[self.compared].tolist(), strict=True):
+            members.setdefault(number, []).append(cell)
+        self._sets = build_sets(members, sets)
+        is_work = np.array([one.role == "time-per-work" for one in judged], bool)
+        limits = ShiftLimits(least, np.zeros(len(least)), up, down, min_time, is_work)
+        self.shifts.grow(limits.of(at))
+        self.shifts.started[:] = True
+        first = np.zeros(sets, np.intp)
+        first[cells.pair_set[::-1]] = at[::-1]
+        slow = up & stands
+        of_sets = replace(limits, up=slow, down=np.zeros(len(least), bool)).of(first)
+        trains = np.array([cells.serving_group(n) is None for n in range(len(cells))], bool)
+        # Replicas of a serving pool do not wait for each other: that the slow one changes is a rolling restart.
+        waits = trains[first] | ~np.isin(np.arange(sets), self._pools())
+        self.moving.grow(replace(of_sets, up=of_sets.up & (cells.set_sizes >= MIN_MOVING_SIZE) & waits))
+        self.moving.started[:] = True
+        ranks = np.array([one.kind == "rank" for one in cells.places], bool)
+        is_step = (is_work & up & ranks & trains)[at]
+        self._may_be_late = is_step & (cells.set_sizes >= MIN_LATE_SET)[cells.pair_set]
+        self.repeats.grow(is_step & self.compared)
+        self._late_since = widen(self._late_since, pairs, np.nan)
+        for name in ("_waiting", "_distinct_new"):
+            setattr(self, name, widen(getattr(self, name), pairs, False))
+        self._standing = widen(self._standing, pairs, 0)
+        self._standing_since, self.ratio = widen(self._standing_since, pairs), widen(self.ratio, pairs)
+        self.worst, self._worst_run = widen(self.worst, sets, -1), widen(self._worst_run, sets, 0)
+        self._floors = widen(self._floors, sets, 0.0)
+
+    def _pools(self) -> list[int]:
+        """Returns the sets that are the members of a pool."""
+        return [number for number, place in self.cells.set_places.items() if place.kind == "pool"]
+
+    def step(self, t: float, usable: F64, floor: F64, new: Mask, distinct: Mask) -> None:
+        """Compares the sets of which every member has a new sample since the last time.
+
+        Args:
+            t: time of the tick, seconds.
+            usable: [cell] newest values, NaN where there is none or where it does not count.
+            floor: [cell] least difference that matters.
+            new: [cell] whether it has a new sample.
+            distinct: [cell] whether that differs from the one before.
+        """
+        at, numbers, compared = self.cells.pair_cell, self.cells.pair_set, self._compared_pairs
+        if not len(compared):
+            return
+        self._waiting[compared] |= new[at[compared]]
+        self._distinct_new[compared] |= distinct[at[compared]]
+        there = compared[~np.isnan(usable[at[compared]])]
+        sets = len(self.cells.set_sizes)
+        counts = np.bincount(numbers[there], minlength=sets)
+        arrived = np.bincount(numbers[there[self._waiting[there]]], minlength=sets)
+        is_fresh = self._distinct_new[there] | ~self._is_distinct[there]
+        fresh = np.bincount(numbers[there[is_fresh]], minlength=sets)
+        complete = (counts >= 2) & (arrived == counts) & (2 * fresh >= counts)
+        if not complete.any():
+            return
+        pairs = there[complete[numbers[there]]]
+        over = compared[complete[numbers[compared]]]
+        self._waiting[over] = self._distinct_new[over] = False
+        self.median = self._sets.reduce(usable, row_median)
+        middle, value = self.median[numbers[pairs]], usable[at[pairs]]
+        with np.errstate(all="ignore"):
+            beside_zero = np.where(value == middle, 1.0, np.where(value > middle, MAX_RATIO, np.nan))
+            ratio = np.where(
+                middle > 0, np.minimum(value / middle, MAX_RATIO), np.where(middle == 0, beside_zero, np.nan)
+            )
+        # A difference that does not matter is none, whatever its ratio: lateness of a microsecond, a queue of one.
+        floors = np.maximum(floor[at[pairs]], np.where(self._is_count[pairs], CHANCE * np.sqrt(np.abs(middle)), 0.0))
+        ratio = np.where(np.abs(value - middle) < floors, 1.0, ratio)
+        self.ratio[pairs] = ratio
+        known = ~np.isnan(ratio)
+        pairs, ratio = pairs[known], ratio[known]
+        if not len(pairs):
+            return
+        self.shifts.step(pairs, ratio, np.full(len(pairs), t))
+        self._hold_back(pairs, t)
+        self._count_standing(pairs, ratio, t)
+        late_by = (value - middle)[known]
+        self._find_late(pairs, late_by, t)
+        self.repeats.step(pairs[self.shifts.count[pairs] >= MIN_PAST], self.ratio, usable, self.median, t)
+        self._compare_moving(pairs, ratio, late_by / np.maximum(floor[at[pairs]], TINY), t)
+
+    def _hold_back(self, pairs: Index, t: float) -> None:
+        """Ends the runs of what follows the load where that has just changed."""
+        with np.errstate(all="ignore"):
+            change = self.median / self._level
+        changed = ~np.isnan(self.median) & ~((change < LOAD_CHANGE) & (change > 1 / LOAD_CHANGE))
+        self._level[changed], self._level_since[changed] = self.median[changed], t
+        young = t - self._level_since[self.cells.pair_set[pairs]] < LOAD_CHANGE_S
+        self.shifts.run[pairs[young & self._follows_load[pairs] & (self.shifts.shift[pairs] == 0)]] = 0
+
+    def _count_standing(self, pairs: Index, ratio: F64, t: float) -> None:
+        limits = self.shifts.limits
+        odd = (ratio >= STANDING_RATIO) & limits.up[pairs] | (ratio <= 1 / STANDING_RATIO) & limits.down[pairs]
+        odd &= self._may_stand[pairs]
+        first = odd & (self._standing[pairs] == 0)
+        self._standing_since[pairs[first]] = t
+        self._standing[pairs] = np.where(odd, self._standing[pairs] + 1, 0)
+
+    def _find_late(self, pairs: Index, late_by: F64, t: float) -> None:
+        """Finds single steps of a few members that took far longer, while those of the others did not."""
+        self._late_since[pairs] = np.nan
+        late = pairs[self._may_be_late[pairs] & (self.ratio[pairs] > TAIL) & (late_by >= MIN_LATE_S)]
+        if not len(late):
+            return
+        # Members that stall together end it one after the other: the last of them is not the only one.
+        at, numbers = self.cells.pair_cell, self.cells.pair_set
+        stalled = np.fmax.reduce(self.past.memory.get(at, NEWEST), axis=0) > TAIL * self.median[numbers]
+        many = FEW * np.bincount(numbers[stalled & self.compared], minlength=len(self.median)) > self.cells.set_sizes
+        self._late_since[late[~many[numbers[late]]]] = t
+
+    def _compare_moving(self, pairs: Index, ratio: F64, floors: F64, t: float) -> None:
+        """Takes in the largest ratio of each set; `floors` [pairs] is by how many least differences each is late."""
+        numbers = self.cells.pair_set[pairs]
+        order = np.lexsort((pairs, -ratio, numbers))
+        first = np.append(True, np.diff(numbers[order]) != 0)
+        at, worst, top = numbers[order][first], pairs[order][first], ratio[order][first]
+        same = self.worst[at] == worst
+        self._worst_run[at] = np.where(same, self._worst_run[at] + 1, 1)
+        self.worst[at] = worst
+        self._floors[at] += FLOOR_RATE * (floors[order][first] - self._floors[at])
+        self.moving.step(at, top, np.full(len(at), t))
+
+    # --- results
+
+    def drop(self, cells: Mask) -> None:
+        """Ends the shifts of some cells, as what they need to count is gone; `cells` is [cell]."""
+        pairs = cells[self.cells.pair_cell]
+        self.shifts.drop(pairs)
+        self._standing[pairs], self._late_since[pairs] = 0, np.nan
+        self.repeats.drop(pairs)
+        self.moving.drop(np.bincount(self.cells.pair_set[pairs], minlength=self.moving.size) > 0)
+
+    def odd_pairs(self) -> Index:
+        """Returns the pairs that are outliers now."""
+        long = self._standing >= STANDING_RUN
+        return np.flatnonzero((self.shifts.shift != 0) | long | ~np.isnan(self._late_since) | self.repeats.found)
+
+    def since(self, pair: int) -> float:
+        """Since when a pair is an outlier, seconds."""
+        if self.shifts.shift[pair]:
+            return self.shifts.since(pair)
+        if self._standing[pair] >= STANDING_RUN:
+            return float(self._standing_since[pair])
+        return self.repeats.since(pair) if self.repeats.found[pair] else float(self._late_since[pair])
+
+    def level(self, pair: int) -> float:
+        """Returns the ratio of a pair that is an outlier: of its shift, of its last late step, or the newest one."""
+        median = float(self.median[self.cells.pair_set[pair]])
+        if self.shifts.shift[pair]:
+            return self.shifts.level(pair)
+        if self.repeats.found[pair] and median > 0:
+            return float(min(self.repeats.value(pair) / median, MAX_RATIO))
+        return float(self.ratio[pair])
+
+    def moving_sets(self) -> Index:
+        """Returns the sets in which some member is an outlier and no member remains the one."""
+        matters = self._floors >= MOVING_FLOORS
+        return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN) & matters)
+
+
+def row_median(values: F64) -> F64:
+    """Returns [sets] the median of [sets, members]; of two members their smaller value is the healthy one."""
+    count = (~np.isnan(values)).sum(axis=1)
+    with np.errstate(all="ignore"):
+        ordered = np.sort(values, axis=1)
+        rows = np.arange(len(values))
+        low = ordered[rows, np.maximum((count - 1) // 2, 0)]
+        high = ordered[rows, np.maximum(count // 2, 0) % values.shape[1]]
+        middle = np.where(count % 2 == 1, low, (low + high) / 2)
+    return np.where(count >= 2, np.where(count == 2, low, middle), np.nan)
