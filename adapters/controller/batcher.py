@@ -213,10 +213,7 @@ class Batcher:
         if batch.numbers is None:
             places, numbers = mapping.dense
             # Series are announced before their values, so a batch has at most as many values as columns.
-            size = len(places)
-            # A search lets other threads run, and each of a thousand batches would wait for its turn again.
-            if size and places[-1] >= len(batch.value):
-                size = int(np.searchsorted(places, len(batch.value)))
+            size = int(np.searchsorted(places, len(batch.value)))
             return _BatchPart(batch, places[:size], numbers[:size])
         # Columns beyond the mapping wait for a later tick.
         numbers = np.full(len(batch.numbers), -1, np.int32)
@@ -506,12 +503,7 @@ def _concat_parts(parts: Sequence[_BatchPart]) -> Block:
         at, time = slice(begin, end), part.batch.time
         block.series[at] = part.series
         block.time[at] = time if isinstance(time, float | int) else time[part.positions]
-        value = part.batch.value
-        if len(part.positions) == len(value):
-            # All of it in its order; and as above, no wait for other threads.
-            block.value[at] = value
-        else:
-            # All positions are valid; without a mode numpy would fill a copy first.
-            value.take(part.positions, out=block.value[at], mode="clip")
+        # All positions are valid; without a mode numpy would fill a copy first.
+        part.batch.value.take(part.positions, out=block.value[at], mode="clip")
         begin = end
     return block
