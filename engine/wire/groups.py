@@ -4,20 +4,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F64, I64, Mask, sort_unique
 from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
 from skewscope.engine.wire.chunk import Chunk, PortSamples
 from skewscope.engine.wire.keys import stable_order
-from skewscope.engine.wire.member import MemberReducer, emit_period, tick_of, usual_packet
+from skewscope.engine.wire.member import MemberReducer, emit_periods, tick_of, usual_packet
+from skewscope.engine.wire.pipeline import QUEUED_SHARE, PipelineReducer
 from skewscope.engine.wire.rounds import BarrierRounds, RoundReader
-from skewscope.engine.wire.stages import INPUT, OUTPUT, StageHandovers, StageReader
-from skewscope.engine.wire.ticks import deviations, means, quantiles
-from skewscope.engine.wire.view import PIPELINES, TRANSFERS, GroupView
-
-QUEUED_SHARE = 0.05
-"""Share of the usual silence that still separates bursts in a pipeline, where queued hand-overs follow closely."""
+from skewscope.engine.wire.ticks import means, quantiles
+from skewscope.engine.wire.view import PIPELINES, TRANSFERS, GroupView, members_of
 
 PATTERN_MEMORY = 10.0
 """Half-life of what is known of a group's pattern, s."""
@@ -48,14 +44,6 @@ def build_reducer(group: GroupView) -> GroupReducer:
     return PipelineReducer(group) if group.kind in PIPELINES else CollectiveReducer(group)
 
 
-def members_of(group: GroupView, keys: NDArray[np.uint64]) -> I64:
-    """Returns [key] the member with each address key, -1 for a foreign address."""
-    known = np.array(sorted(group.keys), np.uint64)
-    place = np.array([group.keys[k] for k in sorted(group.keys)], np.int64)
-    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-    return np.asarray(np.where(known[at] == keys, place[at], -1))
-
-
 @dataclass
 class CollectiveReducer:
     """A group whose members take part in collective operations, of any algorithm.
@@ -80,6 +68,7 @@ class CollectiveReducer:
         other = members_of(self.group, np.where(chunk.tx, chunk.packets.dst, chunk.packets.src))
         mine = np.flatnonzero(data & (other >= 0) & (other != self.group.own))
         self._learn_pattern(chunk, mine, other[mine])
+        self._emit_partners(chunk, out, mine)
         if self._is_plain_exchange():
             self.barrier.reduce_packets(chunk, mine, other[mine], out)
         else:
@@ -101,13 +90,21 @@ class CollectiveReducer:
             alike = (np.diff(way[order]) == 0) & (np.diff(length[order]) == 0)
             self.counts = keep * self.counts + (len(length), (alike & small[order][1:]).sum())
 
+    def _emit_partners(self, chunk: Chunk, out: PortSamples, mine: I64) -> None:
+        """Emits the share of the others to which the member sends, for ticks with packets of the group."""
+        busy = np.bincount(chunk.tick[mine], minlength=chunk.ticks) > 0
+        out.put("wire.own_partner_share", np.where(busy, self._partner_share(), np.nan), self.group.name)
+
+    def _partner_share(self) -> float:
+        """Returns the share of the other members that are sent a fair part; NaN where none is sent anything."""
+        others = np.delete(self.sent_to, self.group.own)
+        most = others.max(initial=0.0)
+        return float((others >= RECEIVER_SHARE * most).mean()) if most > 0 else np.nan
+
     def _is_plain_exchange(self) -> bool:
         """Whether members send to all others without announcing it; of two, one sends to the other in any case."""
-        others = np.delete(self.sent_to, self.group.own)
-        if len(others) == 1:
-            return False
-        to_all = others.min(initial=np.inf) >= RECEIVER_SHARE * others.max(initial=0.0)
-        return bool(to_all and not self._is_announced())
+        is_partial = self._partner_share() < 1.0
+        return len(self.sent_to) > 2 and not is_partial and not self._is_announced()
 
     def _is_announced(self) -> bool:
         return bool(self.counts[1] >= ANNOUNCED_SHARE * self.counts[0])
@@ -170,47 +167,10 @@ class BarrierReducer:
         first = rounds.begin.min(axis=1)
         period = np.diff(first, prepend=self.last_begin)
         even = rounds.unbroken & ~np.isnan(period)
-        _emit_period(chunk, out, name, at[even], period[even])
+        emit_periods(chunk, out, name, at[even], period[even])
         self.last_begin = float(first[-1])
         spent = np.maximum(rounds.end - rounds.last, 0.0)
         out.put("wire.port_exchange_time", quantiles(at, spent, (0.5,), chunk.ticks)[0], name)
-
-
-@dataclass
-class PipelineReducer:
-    """A group whose members send in turn."""
-
-    group: GroupView
-    cutter: BurstCutter = field(default_factory=lambda: BurstCutter(GapThreshold(usual_share=QUEUED_SHARE)))
-    reader: StageReader = field(default_factory=StageReader)
-    sent: float = 0.0
-
-    def reduce(self, chunk: Chunk, data: Mask, out: PortSamples) -> None:
-        packets, stages = chunk.packets, len(self.group.nodes)
-        other = members_of(self.group, np.where(chunk.tx, packets.dst, packets.src))
-        before, after = (self.group.own - 1) % stages, (self.group.own + 1) % stages
-        comes, goes = data & chunk.rx & (other == before), data & chunk.tx & (other == after)
-        mine = np.flatnonzero(comes | goes)
-        bursts = self.cutter.cut(
-            np.where(goes[mine], OUTPUT, INPUT),
-            packets.time[mine], packets.length[mine].astype(float), chunk.until, chunk.ticks * chunk.step,
-        )  # fmt: skip
-        steps = self.reader.read(bursts)
-        self._emit(chunk, out, steps, bursts.take(bursts.stream == OUTPUT))
-
-    def _emit(self, chunk: Chunk, out: PortSamples, steps: StageHandovers, sent: Bursts) -> None:
-        name, at = self.group.name, tick_of(chunk, steps.time)
-        out.put("wire.stage_time", quantiles(at, steps.duration, (0.5,), chunk.ticks)[0], name)
-        out.put("wire.stage_wait", quantiles(at, steps.wait, (0.5,), chunk.ticks)[0], name)
-        begun = tick_of(chunk, sent.begin)
-        out.put("wire.own_burst_bytes", quantiles(begun, sent.size, (0.5,), chunk.ticks)[0], name)
-        out.put("wire.port_exchange_time", quantiles(begun, sent.end - sent.begin, (0.5,), chunk.ticks)[0], name)
-        if len(sent) or self.sent:
-            count = np.bincount(begun, minlength=chunk.ticks)
-            out.put("wire.bursts", self.sent + np.cumsum(count), name)
-        self.sent += len(sent)
-        known = ~np.isnan(steps.period)
-        _emit_period(chunk, out, name, at[known], steps.period[known])
 
 
 @dataclass
@@ -233,9 +193,3 @@ class TransferReducer:
         at, name = tick_of(chunk, sent.end), self.group.name
         out.put("wire.transfer_bytes", quantiles(at, sent.size, (0.5,), chunk.ticks)[0], name)
         out.put("wire.transfer_speed", quantiles(at, sent.size / (sent.end - sent.begin), (0.5,), chunk.ticks)[0], name)
-
-
-def _emit_period(chunk: Chunk, out: PortSamples, name: str, at: I64, period: F64) -> None:
-    emit_period(out, name, quantiles(at, period, (0.5,), chunk.ticks)[0])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        out.put("wire.port_round_period_cv", deviations(at, period, chunk.ticks) / means(at, period, chunk.ticks), name)

@@ -14,6 +14,7 @@ from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, empty_bl
 from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.model.topology import Group, Topology
 from skewscope.engine.wire.rounds import MIN_PAUSE_SHARE
+from skewscope.engine.wire.view import PIPELINES
 
 PACE_SIGNALS = {
     "wire.port_round_rate": "wire.round_rate",
@@ -33,8 +34,12 @@ FORWARDED_SIGNALS = {
     "wire.own_burst_bytes": "wire.burst_bytes",
     "wire.own_pause": "wire.round_pause",
     "wire.own_wait": "wire.round_wait",
+    "wire.own_partner_share": "wire.partner_share",
+    "wire.own_turn_time": "wire.turn_time",
 }
 """Signals of ports that are copied to the ranks on their node."""
+UNROUNDED = frozenset({"wire.own_partner_share", "wire.own_turn_time"})
+"""Copied signals that hold whether or not a port reads the rounds of its group."""
 INPUT_SIGNALS = frozenset(
     {*PACE_SIGNALS, *PAUSE_LAYERS, *FORWARDED_SIGNALS, "wire.stage_time", "wire.rounds_unreadable"}
 ) | {f"wire.{whose}_{what}" for whose in ("own", "peer") for what in LAG_LAYERS}
@@ -135,15 +140,28 @@ class _GroupBucket:
         # A port that carries little of a member's traffic pauses longer: its busiest port counts.
         self.agrees = _agrees(said, middle, before)
         paused[:2] = np.where(self.agrees[..., None], paused[:2], np.nan)
+        owed = self._line_stops(paused[PAUSE_LAYERS["wire.open_pause"]], stage)
         paused = _with_open_rounds(paused, self.pauses.table(room, latest))
         pause, p95, stopped = (np.fmin.reduce(layer, axis=1) for layer in paused)
         behind = np.where(again[:, None], np.stack((*compare_pauses(pause, p95), stopped)), np.nan)
         none = np.full_like(high, np.nan)
-        rows = (lag, stage), (high, none), (last, slowest), (none, none)
+        rows = (lag, stage), (high, none), (last, slowest), (none, owed)
         by_rank = np.stack([np.fmax(np.where(spot, mesh, np.nan), line) for mesh, line in rows])
         by_rank = np.fmax(by_rank, behind)
         by_rank = by_rank.reshape(len(RANK_SIGNALS), -1)[:, place]
         return np.concatenate((paces, ranks)), np.concatenate((middle.ravel(), by_rank.ravel()))
+
+    def _line_stops(self, open_pause: F64, stage: F64) -> F64:
+        """Returns [group, node] s for which a stage has not handed on an input, 0 for others; NaN outside pipelines.
+
+        Args:
+            open_pause: [group, receiver, node] s.
+            stage: [group, node] s that each stage took for what it handed on in this tick.
+        """
+        since = np.fmin.reduce(open_pause, axis=1)
+        is_line = np.array([g.kind in PIPELINES for g in self.groups])
+        alive = is_line & ~np.isnan(np.fmax(stage, since)).all(axis=1)
+        return np.where(alive[:, None], np.nan_to_num(since, nan=0.0), np.nan)
 
     def _targets(self, table: SeriesTable) -> tuple[I64, I64, I64]:
         """Returns the numbers of the emitted series, in the order of `to_samples`."""
@@ -252,7 +270,7 @@ class WireJoin:
         for number in fresh:
             key = table.keys[number]
             source = 0
-            if key.selector in self.bucket_of and key.kind in ("port", "peer"):
+            if key.selector in self.bucket_of and key.kind in ("port", "peer") and key.signal not in UNROUNDED:
                 receiver = self._register_receiver(number, key)
                 source = self.sources.setdefault((*self.bucket_of[key.selector], receiver), len(self.sources) + 1)
             if key.signal in FORWARDED_SIGNALS:

@@ -217,3 +217,10 @@ def emit_period(out: PortSamples, name: str, period: F64) -> None:
     """Adds [tick] periods, s, and the rates that follow from them."""
     out.put("wire.port_round_period", period, name)
     out.put("wire.port_round_rate", 1.0 / np.where(period > 0, period, np.nan), name)
+
+
+def emit_periods(chunk: Chunk, out: PortSamples, name: str, at: I64, period: F64) -> None:
+    """Adds the periods of rounds, s, as medians by tick, and how much they vary; `at` are the rounds' ticks."""
+    emit_period(out, name, quantiles(at, period, (0.5,), chunk.ticks)[0])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        out.put("wire.port_round_period_cv", deviations(at, period, chunk.ticks) / means(at, period, chunk.ticks), name)

@@ -47,8 +47,11 @@ class StageReader:
     idle_period: float = np.nan
     """The same when the queue was last seen empty."""
 
-    def read(self, bursts: Bursts) -> StageHandovers:
-        """Returns the hand-overs that these bursts complete."""
+    def read(self, bursts: Bursts, *, is_end: bool = False) -> StageHandovers:
+        """Returns the hand-overs that these bursts complete.
+
+        An end of the pipeline may (`is_end`) keep its inputs until all of a step are there, which is no idle time.
+        """
         found = merge_bursts([self.pending, bursts])
         inputs, outputs = found.take(found.stream == INPUT), found.take(found.stream == OUTPUT)
         if not len(outputs):
@@ -65,7 +68,8 @@ class StageReader:
             return _no_handovers()
         ready = inputs.end[np.clip(pair, 0, len(inputs) - 1)]
         took = outputs.begin - np.fmax(ready, done)
-        fine = (pair >= 0) & (pair < len(inputs)) & (took >= 0) & (outputs.begin - ready <= IDLE_PERIODS * self.period)
+        is_idle = (outputs.begin - ready > IDLE_PERIODS * self.period) & (not is_end)
+        fine = (pair >= 0) & (pair < len(inputs)) & (took >= 0) & ~is_idle
         waited = np.maximum(ready - done, 0.0)
         return StageHandovers(outputs.begin[fine], took[fine], waited[fine], period[fine])
 

@@ -3,6 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.model.arrays import I64
+
 PIPELINES = frozenset({"pipeline-parallel"})
 """Kinds of group whose members send in turn, each after its input has come."""
 BARRIERS = frozenset({"tensor-parallel", "data-parallel", "expert-parallel", "context-parallel", "sequence-parallel"})
@@ -39,3 +44,11 @@ class PortView:
     peers: Mapping[int, str]
     """`node/port` by address key, for every other port of the network."""
     groups: tuple[GroupView, ...] = field(default=())
+
+
+def members_of(group: GroupView, keys: NDArray[np.uint64]) -> I64:
+    """Returns [key] the member with each address key, -1 for a foreign address."""
+    known = np.array(sorted(group.keys), np.uint64)
+    place = np.array([group.keys[k] for k in sorted(group.keys)], np.int64)
+    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return np.asarray(np.where(known[at] == keys, place[at], -1))

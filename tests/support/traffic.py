@@ -139,6 +139,33 @@ def pipeline(shape: Shape, rounds: int, seed: int = 1, flight: int = 1) -> Itera
         done[turn % flight] = time
 
 
+def training(shape: Shape, rounds: int, seed: int = 1, batches: int = 4) -> Iterator[Send]:
+    """Returns the steps of a pipeline in training: batches forward, then back; a sender waits until its receiver asks.
+
+    A sender announces its output as it is done, and sends it once the receiver has taken the one before.
+    """
+    rng = np.random.default_rng(seed)
+    free = np.full(shape.size, START)
+    hop = shape.transit + shape.spacing * shape.segments
+    for _ in range(rounds):
+        for factor, stages in ((1.0, range(shape.size)), (2.0, range(shape.size - 1, -1, -1))):
+            for _batch in range(batches):
+                work = factor * works(shape, rng)
+                arrived = -np.inf
+                for stage in stages:
+                    done = max(arrived, free[stage]) + work[stage]
+                    free[stage] = done if stage != shape.stopped or done <= shape.stop else np.inf
+                    if stage == stages[-1]:
+                        continue
+                    receiver = stage + stages.step
+                    yield Send(free[stage], stage, receiver, 1, ANNOUNCEMENT)
+                    asked = free[receiver] + shape.spacing
+                    yield Send(asked, receiver, stage, 1, ANNOUNCEMENT)
+                    free[stage] = max(free[stage], asked + shape.transit) + shape.spacing
+                    yield Send(free[stage], stage, receiver, shape.segments)
+                    arrived = free[stage] + hop
+
+
 def works(shape: Shape, rng: np.random.Generator) -> np.ndarray:
     extra = np.array([shape.late.get(i, 0.0) for i in range(shape.size)])
     return (shape.compute + extra) * (1 + shape.jitter * rng.uniform(-1, 1, shape.size))
