@@ -9,7 +9,8 @@ from skewscope.engine.model.arrays import F64, I64, Mask, sort_unique
 from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
 from skewscope.engine.wire.chunk import Chunk, PortSamples
 from skewscope.engine.wire.keys import stable_order
-from skewscope.engine.wire.member import MemberReducer, emit_periods, tick_of, usual_packet
+from skewscope.engine.wire.member import MemberReducer, emit_periods, tick_of
+from skewscope.engine.wire.pauses import ANNOUNCEMENT_SHARE, usual_packet
 from skewscope.engine.wire.pipeline import QUEUED_SHARE, PipelineReducer
 from skewscope.engine.wire.rounds import BarrierRounds, RoundReader
 from skewscope.engine.wire.ticks import means, quantiles
@@ -17,8 +18,6 @@ from skewscope.engine.wire.view import PIPELINES, TRANSFERS, GroupView, members_
 
 PATTERN_MEMORY = 10.0
 """Half-life of what is known of a group's pattern, s."""
-ANNOUNCEMENT_SHARE = 1 / 8
-"""A packet of this share of the usual payload, or less, may announce data or its receiver."""
 ANNOUNCED_SHARE = 0.15
 """Share of such packets from which sends wait for announcements."""
 RECEIVER_SHARE = 0.1

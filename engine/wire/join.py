@@ -49,6 +49,8 @@ FRESH_TICKS = 1.5
 REPORT_ROUNDS = 1.5
 """Rounds for which a port's value stays part of the join."""
 
+MIN_PORT_SHARE = 0.25
+"""Share of the ports that see a group of which more have to read its rounds: a single one may read parts of rounds."""
 SAME_PERIOD = 1.5
 """Ratio to the group's period from which a member reads other rounds than the rest."""
 NORMAL_P95 = 1.645
@@ -128,7 +130,9 @@ class _GroupBucket:
         heard, anew = _recent_values(self.lags, (len(LAG_LAYERS), groups, receivers, senders), (latest, age), reach)
         room = (len(PAUSE_LAYERS), groups, receivers, senders)
         chained = ~np.isnan(self.pauses.table(room, latest)[0]).all(axis=(1, 2))
-        middle = np.where(new, _group_pace(said, ~np.isnan(heard[0]), chained), np.nan)
+        ports = np.array([len(r) for r in self.receivers])
+        is_shared = (~np.isnan(said)).sum(axis=2) > MIN_PORT_SHARE * ports
+        middle = np.where(new & is_shared, _group_pace(said, ~np.isnan(heard[0]), chained), np.nan)
         period = middle[list(PACE_SIGNALS).index("wire.port_round_period")]
         before, self.period = self.period, np.where(np.isnan(period), self.period, period)
         lag, last = merge_lags(heard[0], heard[2], self.period)

@@ -7,7 +7,7 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, I64
 from skewscope.engine.wire.chunk import Chunk, PortSamples
-from skewscope.engine.wire.pauses import REPEAT_TOLERANCE, MemberEvents, MemberRounds, PauseReader
+from skewscope.engine.wire.pauses import REPEAT_TOLERANCE, MemberEvents, MemberRounds, PauseReader, usual_packet
 from skewscope.engine.wire.ticks import deviations, means, quantiles
 
 OPEN_TIMES = 3.0
@@ -134,6 +134,8 @@ class MemberReducer:
     def _emit(self, chunk: Chunk, out: PortSamples, rounds: MemberRounds) -> None:
         at = tick_of(chunk, rounds.begin)
         pause, high = quantiles(at, rounds.pause, (0.5, 0.95), chunk.ticks)
+        if np.isnan(self.round_bytes):  # pauses of several lengths, of which now this one and now that is the median
+            pause = means(at, rounds.pause, chunk.ticks)
         wait = quantiles(at, rounds.wait, (0.5,), chunk.ticks)[0]
         period = self._emit_rounds(chunk, out, rounds, at)
         ends = np.asarray(chunk.first + chunk.step * np.arange(1, chunk.ticks + 1), np.float64)
@@ -199,13 +201,6 @@ class MemberReducer:
             (since, begin, whose, np.flatnonzero((ends - since > usual) & (ends < until)))
             for since, begin, whose, until in spans
         ]
-
-
-def usual_packet(sizes: F64) -> float:
-    """Returns the bytes of the packets that carry most of them; 0 without any."""
-    ordered = np.sort(sizes)
-    total = np.cumsum(ordered)
-    return float(ordered[np.searchsorted(total, total[-1] / 2)]) if len(sizes) else 0.0
 
 
 def tick_of(chunk: Chunk, time: F64) -> I64:

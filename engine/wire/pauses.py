@@ -17,6 +17,8 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, I64, Mask, median, sort_unique
 
+ANNOUNCEMENT_SHARE = 1 / 8
+"""A packet of this share of the usual payload, or less, may announce data or its receiver."""
 UNPROVOKED_SHARE = 0.25
 """A silence is a member's own if this share of it passed after the last packet that came."""
 LINK_TIMES = 3.0
@@ -147,9 +149,17 @@ class RoundPattern:
     """Seconds from which a pause is long."""
     bytes: float = np.nan
     """Bytes of a round; NaN while none are known to repeat."""
+    least: float = 0.0
+    """Bytes that a round has at least."""
 
-    def learn(self, pauses: F64, sent: F64) -> float:
-        """Adds a chunk's pauses, in time order, and returns the length from which one is long, s."""
+    def learn(self, pauses: F64, sent: F64, least: float = 0.0) -> float:
+        """Adds a chunk's pauses, in time order, and returns the length from which one is long, s.
+
+        `least` are the bytes of the smallest packet that carries data: what repeats and is smaller is no round.
+        """
+        self.least = least
+        if self.bytes < least:
+            self.bytes = np.nan
         kept = pauses > 0
         octave = _octaves(pauses[kept])
         self.paused = FORGET * self.paused + np.bincount(octave, weights=pauses[kept], minlength=OCTAVES)
@@ -187,7 +197,7 @@ class RoundPattern:
         for limit in limits.tolist():
             stretches = self._stretches(limit)
             if len(stretches) >= MIN_STRETCHES:
-                size, paused = _repeated(stretches, self.bytes), self._paused_per_byte(limit)
+                size, paused = _repeated(stretches, self.bytes, self.least), self._paused_per_byte(limit)
                 is_rare = best > MAX_MULTIPLE * size and paused > (1 + OUTWEIGHED_SHARE) * weight
                 if (np.isnan(best) and not np.isnan(size)) or (is_rare and limit >= shortest):
                     best, weight, shortest = size, paused, COMPARABLE_SHARE * limit
@@ -229,7 +239,7 @@ class RoundPattern:
         if not (times >= 2 and abs(self.bytes - times * repeats) <= REPEAT_TOLERANCE * repeats):
             return False
         told = [t for t in map(self._stretches, limits.tolist()) if len(t) >= MIN_STRETCHES]
-        first = next(t for t in told if _repeated(t, self.bytes) == repeats)
+        first = next(t for t in told if _repeated(t, self.bytes, self.least) == repeats)
         return _fit(first, self.bytes) < REPEATING_SHARE
 
     def _usual_length(self, limits: F64) -> float:
@@ -259,9 +269,15 @@ def _octaves(lengths: F64) -> I64:
     return np.asarray(np.clip(np.floor(np.log2(lengths)) - FIRST_OCTAVE, 0, OCTAVES - 1).astype(np.int64))
 
 
-def _repeated(stretches: F64, known: float) -> float:
-    """Returns the bytes of which most stretches are multiples, `known` ones or one of them; NaN if there are none."""
+def _repeated(stretches: F64, known: float, least: float) -> float:
+    """Returns the bytes of which most stretches are multiples, `known` ones or one of them; NaN if there are none.
+
+    None are fewer than `least`.
+    """
     tried = sort_unique(stretches if np.isnan(known) else np.append(stretches, known))
+    tried = tried[tried >= least]
+    if not len(tried):
+        return np.nan
     fits = np.array([_fit(stretches, size) for size in tried.tolist()])
     best = np.flatnonzero(fits >= fits.max() - FIT_MARGIN)[-1]
     return float(tried[best]) if fits[best] >= REPEATING_SHARE else np.nan
@@ -273,6 +289,13 @@ def _fit(stretches: F64, size: float) -> float:
         return 0.0
     times = np.clip(np.round(stretches / size), 1, MAX_MULTIPLE)
     return float((np.abs(stretches - times * size) <= REPEAT_TOLERANCE * size).mean())
+
+
+def usual_packet(sizes: F64) -> float:
+    """Returns the bytes of the packets that carry most of them; 0 without any."""
+    ordered = np.sort(sizes)
+    total = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(total, total[-1] / 2)]) if len(sizes) else 0.0
 
 
 @dataclass
@@ -336,7 +359,7 @@ class PauseReader:
         spent = time[last] - heard
         sent = (self.position - np.cumsum(events.size[own][::-1])[::-1] + events.size[own])[:-1]
         by_itself = is_answer | (spent > link)
-        limit = self.pattern.learn(spent[by_itself], sent[by_itself])
+        limit = self.pattern.learn(spent[by_itself], sent[by_itself], announced)
         # What came early splits a pause; its parts may be shorter than a pause.
         long = np.flatnonzero(np.diff(time) > QUIET_SHARE * limit)
         start = np.append(long, len(time))[np.searchsorted(long, first)]

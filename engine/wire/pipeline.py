@@ -7,15 +7,14 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
 from skewscope.engine.wire.chunk import Chunk, PortSamples
-from skewscope.engine.wire.member import MIN_OPEN, OPEN_TIMES, emit_periods, tick_of, usual_packet
-from skewscope.engine.wire.stages import INPUT, OUTPUT, StageHandovers, StageReader
+from skewscope.engine.wire.member import MIN_OPEN, OPEN_TIMES, emit_periods, tick_of
+from skewscope.engine.wire.pauses import ANNOUNCEMENT_SHARE, usual_packet
+from skewscope.engine.wire.stages import INPUT, OUTPUT, StageHandovers, StageReader, TurnReader
 from skewscope.engine.wire.ticks import quantiles
 from skewscope.engine.wire.view import GroupView, members_of
 
 QUEUED_SHARE = 0.05
 """Share of the usual silence that still separates bursts in a pipeline, where queued hand-overs follow closely."""
-INPUT_SHARE = 1 / 8
-"""A packet of less than this share of the usual payload announces an input or its receiver, and is none."""
 PACKET_MEMORY = 10.0
 """Half-life of the usual payload, s."""
 CLOCK_STEP = 1e-6
@@ -59,7 +58,7 @@ class StageDebt:
         length, time, tx = chunk.packets.length[mine].astype(float), chunk.packets.time[mine], chunk.tx[mine]
         keep = 0.5 ** (chunk.ticks * chunk.step / PACKET_MEMORY)
         self.packet = max(keep * self.packet, usual_packet(length))
-        is_input = length >= INPUT_SHARE * self.packet
+        is_input = length >= ANNOUNCEMENT_SHARE * self.packet
         np.maximum.at(self.told, other[tx], time[tx])
         np.maximum.at(self.heard, other[~tx & is_input], time[~tx & is_input])
         self.is_given[other[tx & is_input]] = True
@@ -71,12 +70,11 @@ class StageDebt:
         hands on to the first.
         """
         last = self.stages - 1
-        if self.stages < 3 or self.own not in {0, last}:
+        if self.own not in {0, last}:
             return False
         near, far = (1, last) if self.own == 0 else (last - 1, 0)
-        return bool(
-            self.heard[near] > -np.inf and self.is_given[near] and self.heard[far] == -np.inf and not self.is_given[far]
-        )
+        is_ring = near != far and (self.heard[far] > -np.inf or self.is_given[far])
+        return bool(self.heard[near] > -np.inf and self.is_given[near] and not is_ring)
 
     def owes(self) -> bool:
         """Returns whether an input came after the last word to where it is to be handed on."""
@@ -118,6 +116,7 @@ class PipelineReducer:
     group: GroupView
     cutter: BurstCutter = field(default_factory=lambda: BurstCutter(GapThreshold(usual_share=QUEUED_SHARE)))
     reader: StageReader = field(default_factory=StageReader)
+    turns: TurnReader = field(default_factory=TurnReader)
     debt: StageDebt = field(init=False)
     words: F64 = field(default_factory=lambda: np.empty(0))
     """Times of the packets to where outputs go, of the last chunk with any, s."""
@@ -137,16 +136,15 @@ class PipelineReducer:
         comes, goes = self._neighbours(before, after, is_end=is_end)
         is_input = data & chunk.rx & (other == comes)
         if is_end:
-            is_input &= packets.length >= INPUT_SHARE * self.debt.packet
+            is_input &= packets.length >= ANNOUNCEMENT_SHARE * self.debt.packet
         is_output = data & chunk.tx & (other == goes)
         mine = np.flatnonzero(is_input | is_output)
         bursts = self.cutter.cut(
             np.where(is_output[mine], OUTPUT, INPUT),
             packets.time[mine], packets.length[mine].astype(float), chunk.until, chunk.ticks * chunk.step,
         )  # fmt: skip
-        steps = self._end_at_announcement(
-            self.reader.read(bursts, is_end=is_end), packets.time[chunk.tx & data & (other == goes)]
-        )
+        steps = self.turns.read(bursts) if is_end else self.reader.read(bursts)
+        steps = self._end_at_announcement(steps, packets.time[is_output])
         self._emit_steps(chunk, out, steps, is_end=is_end)
         self._emit_outputs(chunk, out, bursts.take(bursts.stream == OUTPUT))
         sent = packets.time[near[chunk.tx[near]]]

@@ -47,11 +47,8 @@ class StageReader:
     idle_period: float = np.nan
     """The same when the queue was last seen empty."""
 
-    def read(self, bursts: Bursts, *, is_end: bool = False) -> StageHandovers:
-        """Returns the hand-overs that these bursts complete.
-
-        An end of the pipeline may (`is_end`) keep its inputs until all of a step are there, which is no idle time.
-        """
+    def read(self, bursts: Bursts) -> StageHandovers:
+        """Returns the hand-overs that these bursts complete."""
         found = merge_bursts([self.pending, bursts])
         inputs, outputs = found.take(found.stream == INPUT), found.take(found.stream == OUTPUT)
         if not len(outputs):
@@ -68,8 +65,7 @@ class StageReader:
             return _no_handovers()
         ready = inputs.end[np.clip(pair, 0, len(inputs) - 1)]
         took = outputs.begin - np.fmax(ready, done)
-        is_idle = (outputs.begin - ready > IDLE_PERIODS * self.period) & (not is_end)
-        fine = (pair >= 0) & (pair < len(inputs)) & (took >= 0) & ~is_idle
+        fine = (pair >= 0) & (pair < len(inputs)) & (took >= 0) & (outputs.begin - ready <= IDLE_PERIODS * self.period)
         waited = np.maximum(ready - done, 0.0)
         return StageHandovers(outputs.begin[fine], took[fine], waited[fine], period[fine])
 
@@ -101,6 +97,32 @@ class StageReader:
             self.idle_period = self.period
         same_pace = abs(self.period - self.idle_period) <= SAME_PACE * self.idle_period
         return pair + np.maximum(queue, 0) if same_pace else pair
+
+
+@dataclass
+class TurnReader:
+    """Measures an end of a pipeline in training, which answers its one neighbour, over chunks.
+
+    It may keep its inputs until all of a step are there, so that most outputs follow one another. Its work is the time
+    from the output before, or from the last input since.
+    """
+
+    last_input: float = -np.inf
+    """End of the last input, s."""
+    last_output: float = np.nan
+    """End of the last output, s."""
+
+    def read(self, bursts: Bursts) -> StageHandovers:
+        """Returns the outputs among these bursts; what it waited is unknown, and its period is another one."""
+        inputs, outputs = bursts.take(bursts.stream == INPUT), bursts.take(bursts.stream == OUTPUT)
+        ends = np.concatenate(([self.last_input], inputs.end))
+        done = np.concatenate(([self.last_output], outputs.end[:-1]))[: len(outputs)]
+        self.last_input = float(ends[-1])
+        self.last_output = float(outputs.end[-1]) if len(outputs) else self.last_output
+        ready = np.maximum(done, ends[np.searchsorted(ends, outputs.begin, side="right") - 1])
+        known = ~np.isnan(done)
+        unknown = np.full(int(known.sum()), np.nan)
+        return StageHandovers(outputs.begin[known], (outputs.begin - ready)[known], unknown, unknown)
 
 
 def _highest_from_here(value: I64, run: I64) -> I64:

@@ -139,6 +139,30 @@ def pipeline(shape: Shape, rounds: int, seed: int = 1, flight: int = 1) -> Itera
         done[turn % flight] = time
 
 
+def sharded(shape: Shape, rounds: int, seed: int = 1, layers: int = 4) -> Iterator[Send]:
+    """Returns steps of sharded data parallelism: weights are gathered before each layer, forward and back.
+
+    Gradients are scattered after each layer on the way back; layers take twice as long there. At times the processor is
+    taken from a member inside a collective.
+    """
+    rng = np.random.default_rng(seed)
+    ready = np.full(shape.size, START)
+    hop = shape.transit + shape.spacing * shape.segments
+    passes = [(1, 1.0)] * layers + [(2, 2.0)] * layers
+    for _ in range(rounds):
+        for collectives, factor in passes:
+            for _collective in range(collectives):
+                for _step in range(shape.size - 1):
+                    ready = ready + rng.exponential(shape.compute / 4, shape.size) * (rng.random(shape.size) < 0.2)
+                    for i in range(shape.size):
+                        yield Send(ready[i], i, (i - 1) % shape.size, 1, ANNOUNCEMENT)
+                    sent = np.maximum(ready, np.roll(ready, -1) + shape.transit) + shape.spacing
+                    for i in range(shape.size):
+                        yield Send(sent[i], i, (i + 1) % shape.size, shape.segments)
+                    ready = np.maximum(sent + shape.spacing * shape.segments, np.roll(sent, 1) + hop)
+            ready = ready + factor * works(shape, rng)
+
+
 def training(shape: Shape, rounds: int, seed: int = 1, batches: int = 4) -> Iterator[Send]:
     """Returns the steps of a pipeline in training: batches forward, then back; a sender waits until its receiver asks.
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skewscope.engine.wire.pauses import MemberEvents, PauseReader, RoundPattern
-from tests.support.traffic import START, Send, Shape, announced_ring, captured, halving, ring, told
+from tests.support.traffic import START, Send, Shape, announced_ring, captured, halving, ring, sharded, told
 
 MAKERS = [announced_ring, halving, ring]
 
@@ -32,6 +32,15 @@ def test_rings_of_any_size_tell_the_slow_member(size: int) -> None:
     late = lags(Shape(size=size, late={1: 6e-3}), announced_ring)
     assert int(np.argmax(late)) == 1
     assert late[1] == pytest.approx(6e-3, rel=0.25)
+
+
+def test_in_sharded_training_the_slow_member_is_late() -> None:
+    shape = Shape(compute=10e-3, late={2: 6e-3})
+    late = lags(shape, sharded, 300)
+    assert int(np.argmax(late)) == 2
+    assert late[2] == pytest.approx(1.6 * 6e-3, rel=0.35)
+    assert sorted(late)[-2] < 0.35 * late[2]
+    assert max(lags(Shape(compute=10e-3), sharded, 300)) < 0.25 * late[2]
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -168,3 +177,14 @@ def test_idle_spells_between_requests_are_no_rounds() -> None:
         part = rows[(rows[:, 0] >= first) & (rows[:, 0] < first + 5.0)]
         rounds = reader.read(MemberEvents(part[:, 0], part[:, 1] > 0, part[:, 2]))
     assert np.median(rounds.pause) == pytest.approx(8e-3, rel=0.1)
+
+
+def test_announcements_that_repeat_are_no_rounds() -> None:
+    rng = np.random.default_rng(3)
+    long = 0.02 * (1 + 0.1 * rng.random(40))
+    pauses = np.concatenate([[pause, *[2e-4] * 30] for pause in long.tolist()])
+    sent = np.cumsum(np.concatenate([[rng.integers(20_000, 90_000), *[48] * 30] for _ in long]).astype(float))
+    for least, known in ((0.0, 48.0), (500.0, np.nan)):
+        pattern = RoundPattern()
+        pattern.learn(pauses, sent, least)
+        assert pattern.bytes == pytest.approx(known, nan_ok=True)

@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skewscope.engine.ingest.feed import SeriesKey, SeriesTable
 from skewscope.engine.wire import rounds
 from skewscope.engine.wire.bursts import EDGES, Bursts, _count_by_bin, otsu_threshold
-from skewscope.engine.wire.join import merge_lags
+from skewscope.engine.wire.join import WireJoin, merge_lags
 from skewscope.engine.wire.rounds import RoundReader
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageReader
-from tests.support.traffic import Shape, mesh, pipeline, ring, told
+from tests.support.traffic import Shape, mesh, pipeline, ring, told, topology
 
 SHAPES = {
     "small and fast": Shape(size=4, compute=0.3e-3, transit=4e-6, spacing=0.3e-6, segments=2, segment=1024),
@@ -171,3 +172,16 @@ def test_a_certain_reading_is_checked_as_well_without_the_others(seed, senders, 
         found.append((told_rounds, reader.is_certain, reader.is_carried, reader.period))
     assert repr(found[0]) == repr(found[1])
     assert any(map(len, found[0][0]))
+
+
+@pytest.mark.parametrize(("readers", "is_known"), [(1, False), (2, True), (4, True)])
+def test_one_port_of_four_is_not_enough_for_the_pace_of_a_group(readers: int, is_known: bool) -> None:
+    join, table, latest = WireJoin(topology(Shape())), SeriesTable(), []
+    for port in range(4):
+        for signal, is_told in (("wire.rounds_unreadable", True), ("wire.port_round_period", port < readers)):
+            table.number(SeriesKey(signal, "port", f"n{port}/ew", "G"))
+            latest.append(0.05 if is_told else np.nan)
+    told_at = np.where(np.isnan(latest), -np.inf, 10.0)
+    block = join(10.0, table, np.array(latest), told_at)
+    signals = {table.keys[number].signal for number in block.series.tolist()}
+    assert ("wire.round_period" in signals) == is_known
