@@ -6,7 +6,7 @@ between two changes are judged. What a signal is compared with is said by its `j
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from skewscope.engine.symptoms.cells import (
     DISTINCT_ROLES,
     FLAP_S,
     FLAPS,
+    FOLLOWING_ROLES,
     LEAST_SERVING_SHIFT,
     LOADED_ROLES,
     MIN_BAD_SAMPLES,
@@ -306,7 +307,8 @@ class SymptomDetector:
         past_least = np.where(follows, np.maximum(least, LEAST_SERVING_SHIFT), least)
         # Traffic follows load: its past is kept, and never judged by itself.
         is_work = np.array([role == "time-per-work" for role in roles], bool) & ~np.array(serving, bool)
-        self.shifts.grow(ShiftLimits(past_least, self._floor, up & ~kept, down & ~kept, min_time, is_work))
+        limits = ShiftLimits(past_least, self._floor, up & ~kept, down & ~kept, min_time, is_work)
+        self.shifts.grow(replace(limits, follows_load=np.array([role in FOLLOWING_ROLES for role in roles], bool)))
         self.shifts.started |= ~is_work
         self.peers.grow(self._is_distinct, min_time)
         self._last, self._last_time = widen(self._last, size), widen(self._last_time, size)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, median
+from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, median, nan_to_zero
 from skewscope.engine.model.sparse_columns import SparseColumns
 from skewscope.engine.symptoms.repeats import TAIL
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
@@ -45,6 +45,9 @@ START_DENSITY = 3
 """The first values are a start if every third of them up to the last slow one is slow, and as many more have come."""
 MAX_START = 24
 """Values after which a series has started."""
+MIN_FORGOTTEN = 12
+"""So many values more that leave the past beyond the limits of those that stay than others that leave it meanwhile were
+a level of their own: of single peaks that take three tenths of the time, one bunch in 25,000 is as large."""
 RELEARN_S = 6 * 3600.0
 """A shift that lasts so long is the new level."""
 HALF = 0.5
@@ -55,13 +58,15 @@ KEPT = (
     *("started", "start_count", "start_after", "slow_start"),
 )
 """Arrays of a series that stay as they are when others are added."""
-SPARSE = "memory", "held", "starts"
+SPARSE = "memory", "held", "starts", "known"
 """Values that few series have."""
 SINCE, BEFORE = 0, 1
 """Rows of a shift: when it began, in seconds, and the healthy level then."""
 START_LOW, START_SINCE, START_END = 0, 1, 2
 """Rows of a start: its least slow value, and the times of its first and last one, in seconds."""
-
+KNOWN_HIGH, FORGOTTEN, KEPT_FOR, REPORTED = range(4)
+"""Rows of a level that was usual: its largest value; how many values of it have left the past; how many more values it
+is known for, NaN while it is none; and the limit of values that were ever reported, which were not usual."""
 
 NEWEST, PAST = slice(RUN), slice(RUN, None)
 """Rows of the memory of a series."""
@@ -78,10 +83,12 @@ class LevelShifts:
     """[SINCE and BEFORE, series] of those that are in a shift."""
     starts: SparseColumns = field(init=False)
     """[START_LOW, START_SINCE and START_END, series] of those of which it is not known how they started."""
+    known: SparseColumns = field(init=False)
+    """[KNOWN_HIGH, FORGOTTEN, KEPT_FOR and REPORTED, series] of those that follow load and left a level for less."""
 
     def __post_init__(self) -> None:
         self.memory = SparseColumns(RUN + PAST_VALUES, np.float32)
-        self.held, self.starts = SparseColumns(2), SparseColumns(3)
+        self.held, self.starts, self.known = SparseColumns(2), SparseColumns(3), SparseColumns(4)
         self._allocate(0)
 
     def _allocate(self, size: int) -> None:
@@ -179,12 +186,17 @@ class LevelShifts:
         # One long step is normal and must not raise the limit for the next ones.
         # Work that takes less than at first has started slowly: its level is that of now.
         is_young = self.limits.is_work[some] & ~self.limits.down[some] & (self.count[some] < PAST_VALUES)
-        lowest = np.where(is_young | np.isnan(self.low[some]), -np.inf, self.low[some])
+        # Load that falls has another level at once: the one that it leaves is kept in mind.
+        falls = is_young | self._follows_load(some) | np.isnan(self.low[some])
+        lowest = np.where(falls, -np.inf, self.low[some])
         new = np.where(np.isnan(self.high[some]), new, np.clip(new, lowest, self.high[some]))
-        self.memory.values[RUN + self.count[some] % PAST_VALUES, lanes[good]] = new
+        place = RUN + self.count[some] % PAST_VALUES, lanes[good]
+        leaving = self.memory.values[place]
+        self.memory.values[place] = new
         self.count[some] += 1
         self.accepted_at[some] = time[good]
-        self._learn_limits(some[self.count[some] >= MIN_PAST])
+        enough = self.count[some] >= MIN_PAST
+        self._learn_limits(some[enough], leaving[enough])
         few = np.flatnonzero(self.limits.is_work[some] & (self.count[some] < MIN_PAST) & (self.count[some] >= FEW_PAST))
         if len(few):
             few = few[self._learn_first_limits(some[few])]
@@ -215,7 +227,8 @@ class LevelShifts:
         self.run[at] = run
         self.run_since[at] = np.where(run > 0, time - (lasted - first), np.nan)
 
-    def _learn_limits(self, at: Index) -> None:
+    def _learn_limits(self, at: Index, leaving: NDArray[np.floating]) -> None:
+        """Learns the limits of series from their past; `leaving` [k] are the values that have just left it, or NaN."""
         if not len(at):
             return
         kept = self.memory.get(at, PAST)
@@ -234,6 +247,43 @@ class LevelShifts:
         usual = size - self._count_slow_start(at, kept, higher)
         self.high[at] = np.fmax(_quantile(past, usual, QUANTILE, tails), higher)
         self.low[at] = np.fmin(_quantile(past, size, 1 - QUANTILE, tails), lower)
+        if (follows := self._follows_load(at)).any():
+            self._keep_level(at[follows], leaving[follows], higher[follows])
+
+    def _follows_load(self, at: Index) -> Mask:
+        """Returns [k] whether series follow the load, of which only more is bad."""
+        follows = self.limits.follows_load
+        if follows is None:
+            return np.zeros(len(at), bool)
+        found: Mask = follows[self.limits.owners(at)] & self.limits.up[at] & ~self.limits.down[at]
+        return found
+
+    def _keep_level(self, at: Index, leaving: NDArray[np.floating], higher: F64) -> None:
+        """Keeps a level in mind that a series has left for a lower one: where load returns to it, nothing is wrong.
+
+        A level is known for as many values as came before it was left, and where it was never reported.
+
+        Args:
+            at: the series.
+            leaving: [k] the value that has just left the past of each.
+            higher: [k] the limit of those that stay, without their tail.
+        """
+        reported, before = self.known.get(at)[[REPORTED, FORGOTTEN]]
+        leaves = (leaving > higher) & ~(leaving > reported)
+        some = leaves | ~np.isnan(before)
+        if not some.any():
+            return
+        at, leaving, leaves = at[some], leaving[some], leaves[some]
+        top, before, kept, reported = self.known.get(at)
+        forgotten = np.maximum(nan_to_zero(before) + np.where(leaves, 1, -1), 0)
+        kept = np.where(forgotten >= MIN_FORGOTTEN, self.count[at], kept - 1)
+        is_known = kept > 0
+        top = np.where(leaves, np.fmax(np.where((before > 0) | is_known, top, np.nan), leaving), top)
+        over = (forgotten == 0) & ~is_known
+        lanes = self.known.lanes(at)
+        self.known.values[:, lanes] = top, np.where(over, np.nan, forgotten), np.where(is_known, kept, np.nan), reported
+        self.known.release(at[over & np.isnan(reported)])
+        self.high[at[is_known]] = np.fmax(self.high[at], top)[is_known]
 
     def _count_slow_start(self, at: Index, past: NDArray[np.floating], high: F64) -> Index | int:
         """Returns [series] how many of the largest values are the first ones of a slow start, which teach no tail.
@@ -283,6 +333,8 @@ class LevelShifts:
         is_long = when - self.held.get(some)[SINCE] >= RELEARN_S
         over = (self.back[some] >= RUN) | is_long
         relearned = some[is_long]
+        lanes = self.known.lanes(relearned)
+        self.known.values[REPORTED, lanes] = self.high[relearned]
         self.count[relearned] = 0
         lanes = self.memory.lanes(relearned)
         self.memory.values[PAST, lanes] = np.nan
