@@ -55,7 +55,7 @@ HALF = 0.5
 
 KEPT = (
     *("median", "low", "high", "run_since", "count", "accepted_at", "run", "shift", "back"),
-    *("started", "start_count", "start_after", "slow_start"),
+    *("started", "start_count", "start_after", "slow_start", "settling"),
 )
 """Arrays of a series that stay as they are when others are added."""
 SPARSE = "memory", "held", "starts", "known"
@@ -105,6 +105,8 @@ class LevelShifts:
         """1 for a shift up, -1 for one down, else 0."""
         self.back = np.zeros(size, np.int32)
         """Values in a row that are healthy again."""
+        self.settling = np.zeros(size, np.int8)
+        """After a shift, up to how many more values the past does without; negative after one down."""
         self.started = np.zeros(size, bool)
         """Whether it is known how it started."""
         self.start_count, self.start_after = np.zeros(size, np.int8), np.zeros(size, np.int8)
@@ -180,6 +182,8 @@ class LevelShifts:
         oldest = self.memory.values[0, lanes]
         due = (self.count[at] < DENSE_PAST) | (time - self.accepted_at[at] >= PAST_SPACING_S)
         good = ~np.isnan(oldest) & (self.shift[at] == 0) & (self.run[at] == 0) & due
+        if self.settling[at].any():
+            good &= ~self._settle(at, oldest, good)
         some, new = at[good], oldest[good].astype(np.float64)
         if not len(some):
             return np.empty(0, np.intp)
@@ -202,6 +206,18 @@ class LevelShifts:
             few = few[self._learn_first_limits(some[few])]
         begun: Index = np.flatnonzero(good)[few]
         return begun
+
+    def _settle(self, at: Index, value: NDArray[np.floating], good: Mask) -> Mask:
+        """Returns [k] which values are still the rest of a shift that has ended, as a queue that empties.
+
+        It is over with the first value on the healthy side of the median, or once a whole past has been left out: the
+        level is another one then.
+        """
+        settling = self.settling[at]
+        rest: Mask = good & (np.sign(settling) * (value - self.median[at]) > 0)
+        self.settling[at[good & ~rest]] = 0
+        self.settling[at[rest]] -= np.sign(settling[rest])
+        return rest
 
     def _learn_first_limits(self, at: Index) -> Mask:
         """Learns the limit of times of work that have few values; returns [k] which of them had none before."""
@@ -340,6 +356,8 @@ class LevelShifts:
         self.memory.values[PAST, lanes] = np.nan
         self.high[relearned] = self.low[relearned] = np.nan
         ended = some[over]
+        self.settling[ended] = PAST_VALUES * self.shift[ended]
+        self.settling[relearned] = 0
         self.shift[ended], self.run[ended] = 0, 0
         self.held.release(ended)
 

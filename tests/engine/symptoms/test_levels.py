@@ -57,3 +57,18 @@ def test_peaks_do_not_become_a_level():
 
 def test_steps_that_are_as_slow_again_as_at_first_are_a_shift():
     assert shift_starts(STEP_TIME, (2.0, 300), (1.0, 300), (2.0, 10), pause=15.0) == [2]
+
+
+def test_the_rest_of_what_was_reported_teaches_nothing():
+    rest = (0.42, 40)
+    assert shift_starts(LOAD, (0.3, 24 * HOUR), (0.92, 2 * HOUR), rest, (0.3, 3), (0.7, HOUR)) == [1, 4]
+
+
+def test_a_level_that_stays_a_little_higher_after_a_shift_is_learned():
+    shifts = LevelShifts(STEP_TIME)
+    shifts.grow(STEP_TIME)
+    for n in range(400):
+        value = 1.0 if n < 100 else 1.5 if n < 120 else 1.04
+        shifts.step(np.zeros(1, int), np.array([value]), np.array([15.0 * n]))
+    assert shifts.median[0] == pytest.approx(1.04)
+    assert not shifts.shift[0]
