@@ -195,6 +195,13 @@ class Signal:
         """Returns the canonical metric name."""
         return "skewscope_" + self.id.replace(".", "_")
 
+    @property
+    def is_printed_time(self) -> bool:
+        """Returns whether it is the duration of a step that a job prints: each sample is one step."""
+        is_time = self.judged is not None and self.judged.role == "time-per-work" and self.unit == "s"
+        # What is measured on the wire has a sample each second.
+        return is_time and set(self.vantage) == {"host"}
+
 
 @dataclass(frozen=True, slots=True)
 class DpuCapability:

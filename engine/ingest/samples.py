@@ -52,6 +52,22 @@ def build_unique_batch(series: Index, time: F64, value: F64) -> SortedSamples:
     return SortedSamples(series, time, value, every, every, is_unique=True)
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierSteps:
+    """Samples of one tick that a later one of it replaced, of the times that a job prints: each is one step."""
+
+    is_step: Mask
+    """[signal] whether it is such a time."""
+    samples: list[tuple[Index, F64, F64]] = field(default_factory=list)
+    """(series, times, values), ordered by series and time."""
+
+    def keep(self, found: SortedSamples, signals: NDArray[np.int16]) -> None:
+        """Adds those among some samples; `signals` are [sample]."""
+        earlier = self.is_step[signals] & ~found.last
+        if earlier.any():
+            self.samples.append((found.series[earlier], found.time[earlier], found.value[earlier]))
+
+
 # --- common timestamps
 
 

@@ -4,7 +4,7 @@ Arrays run over the numbers of the series table. Which series an entity's signal
 (signal, selector), over the entities of the signal's kind. Nothing here loops over samples or entities.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +18,7 @@ from skewscope.engine.ingest.feed import Block, FrameColumn, SampleFrame, Series
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, FrameLayout, SeriesRows, grow_index
 from skewscope.engine.ingest.samples import (
     CommonTimestamp,
+    EarlierSteps,
     SamplingPeriods,
     SortedSamples,
     build_sorted_batch,
@@ -116,6 +117,7 @@ class SeriesState:
         """The place of each signal in `changed_signals`."""
         self.changed_signals: Mask = np.zeros(len(self.rows) + 1, bool)
         """[signal] whether a sample of it came in this tick, or a value became stale; the last one is of no signal."""
+        self._earlier = EarlierSteps(np.array([*(signals[name].is_printed_time for name in self.rows), False]))
         self._signal_of: NDArray[np.int16] = np.empty(0, np.int16)
         """[series] place of its signal in `changed_signals`; -1 for those that no rule reads."""
         self.deliveries = SignalDeliveries(len(self.rows))
@@ -142,6 +144,11 @@ class SeriesState:
         for signal, places in placed.items():
             row, entity, at = np.array(places, np.intp).T
             self.rows[signal].place(row, entity, at, self.entities.count(self.kinds[signal]))
+
+    @property
+    def earlier_steps(self) -> Sequence[tuple[Index, F64, F64]]:
+        """(series, times, values) of this tick, ordered by series and time, that a later one of the tick replaced."""
+        return self._earlier.samples
 
     @property
     def known_count(self) -> int:
@@ -219,6 +226,7 @@ class SeriesState:
         """Starts the tick that ends at `t`; time never runs backwards."""
         self.t = max(self.t, t)
         self.late_samples = []
+        self._earlier.samples.clear()
         self.changed_signals[:] = False
 
     def ingest(self, block: Block, table: SeriesTable) -> None:
@@ -318,6 +326,7 @@ class SeriesState:
             self._totals.apply(counted)
         self._learn_intervals(found if used.all() else found.select(used))
         if not found.is_unique:
+            self._earlier.keep(found, self._signal_of[found.series])
             found = found.select(found.last)
         self.latest[found.series], self.times[found.series] = found.value, found.time
 

@@ -201,6 +201,8 @@ PAST_ROLES = frozenset(
         "health",
     }
 )
+FOLLOWING_ROLES = frozenset({"pressure", "queue", "utilisation"})
+"""What rises and falls with the load: when it returns to a level that was usual, nothing is wrong."""
 MIN_RUN_S = {"time-per-work": 3.0, "capacity": 10.0, "wait": 10.0}
 """Seconds that a shift must last, by role."""
 OTHER_MIN_RUN_S = 30.0

@@ -6,7 +6,7 @@ between two changes are judged. What a signal is compared with is said by its `j
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from skewscope.engine.symptoms.cells import (
     DISTINCT_ROLES,
     FLAP_S,
     FLAPS,
+    FOLLOWING_ROLES,
     LEAST_SERVING_SHIFT,
     LOADED_ROLES,
     MIN_BAD_SAMPLES,
@@ -45,10 +46,10 @@ from skewscope.engine.symptoms.cells import (
     JudgedCells,
     relate_cells,
 )
-from skewscope.engine.symptoms.levels import LevelShifts
+from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
-from skewscope.engine.symptoms.samples import NewSamples, SampleSource
+from skewscope.engine.symptoms.samples import NewSamples, SampleSource, split_rounds
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
 from skewscope.engine.symptoms.silence import Silences
 
@@ -261,6 +262,7 @@ class SymptomDetector:
         self.silences.step(t, new)
         usable = self._usable_values()
         self._update_floors()
+        self._judge_earlier_steps()
         mask, distinct = self._masks(new)
         with np.errstate(all="ignore"):
             at = new.cells
@@ -305,16 +307,14 @@ class SymptomDetector:
         past_least = np.where(follows, np.maximum(least, LEAST_SERVING_SHIFT), least)
         # Traffic follows load: its past is kept, and never judged by itself.
         is_work = np.array([role == "time-per-work" for role in roles], bool) & ~np.array(serving, bool)
-        self.shifts.grow(ShiftLimits(past_least, self._floor, up & ~kept, down & ~kept, min_time, is_work))
+        limits = ShiftLimits(past_least, self._floor, up & ~kept, down & ~kept, min_time, is_work)
+        self.shifts.grow(replace(limits, follows_load=np.array([role in FOLLOWING_ROLES for role in roles], bool)))
         self.shifts.started |= ~is_work
         self.peers.grow(self._is_distinct, min_time)
         self._last, self._last_time = widen(self._last, size), widen(self._last_time, size)
         self._is_rounded = widen(self._is_rounded, size, fill=True)
         # What is measured on the wire has all its digits.
-        printed = [
-            role == "time-per-work" and set(cells.signals[n].vantage) == {"host"} for n, role in enumerate(roles)
-        ]
-        self._may_repeat = np.array(printed, bool) & np.array([one.unit == "s" for one in cells.signals], bool)
+        self._may_repeat = np.array([one.is_printed_time for one in cells.signals], bool)
         self._ties = relate_cells(cells, judged, serving)
         self._pool = np.array(
             [self.requests.pool_of(n) if one.role in POOLED_ROLES else -1 for n, one in enumerate(judged)], np.intp
@@ -389,17 +389,37 @@ class SymptomDetector:
         """Returns ([cell] whether it has a new sample, [cell] whether that differs from the one before)."""
         mask, distinct = np.zeros(len(self.cells), bool), np.zeros(len(self.cells), bool)
         mask[new.cells] = True
-        differs = new.value != self._last[new.cells]
+        distinct[new.cells] = self._differ(new)
+        return mask, distinct
+
+    def _differ(self, new: NewSamples) -> Mask:
+        """Returns [k] whether each of some new samples differs from the one before, or counts as if it did."""
+        differs: Mask = new.value != self._last[new.cells]
         # Of times that are printed with few digits, the next one is often the same.
         at = np.flatnonzero(self._may_repeat[new.cells])
         if len(at):
             cells, value = new.cells[at], new.value[at]
             self._is_rounded[cells] &= has_few_digits(value)
             differs[at] |= self._is_rounded[cells] & (new.time[at] - self._last_time[cells] >= value)
-        distinct[new.cells] = differs
         some = new.cells[differs]
         self._last[some], self._last_time[some] = new.value[differs], new.time[differs]
-        return mask, distinct
+        return differs
+
+    def _judge_earlier_steps(self) -> None:
+        """Judges the steps of this tick that ended before the newest one, of jobs that have taken few.
+
+        Each of their steps counts; later, the newest one of a tick stands for all of it.
+        """
+        earlier = self.state.earlier_steps
+        if not earlier:
+            return
+        # The steps of what serves follow its requests.
+        is_new = self.shifts.count < MIN_PAST
+        cells = np.flatnonzero(self.shifts.limits.is_work & self._may_repeat & self._by_past & is_new)
+        with np.errstate(all="ignore"):
+            for new in split_rounds(earlier, cells, self.cells.series[cells]) if len(cells) else ():
+                differs = self._differ(new)
+                self.shifts.step(new.cells[differs], new.value[differs], new.time[differs])
 
     # --- deviations
 

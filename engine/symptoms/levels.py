@@ -5,7 +5,7 @@ median of the run shifted by more than the least size that matters and by five m
 MLPerf runs, on which this was set, it sees slow steps after about five of them, with one false alarm in some 8,500
 healthy ones for a single series without a least size; least size, deviations and the least time lower that further.
 A fault does not teach the past, and few slow first values do not teach its tail. Where there are fewer than `MIN_PAST`
-values of the time of work, only what is far above all of them counts.
+values of the time of work, only what is well above all of them counts; slow first ones are no part of them.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, median
+from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, median, nan_to_zero
 from skewscope.engine.model.sparse_columns import SparseColumns
 from skewscope.engine.symptoms.repeats import TAIL
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
@@ -31,9 +31,10 @@ DEVIATIONS = 5.0
 QUANTILE = 0.98
 FEW_PAST = 5
 """So few times of work are a past..."""
-FEW_TIMES = 2.0
-"""...for those that are so many times the longest of them: published jobs have single steps of up to 3.4 times the
-median, not RUN in a row."""
+FEW_TIMES = 1.3
+"""...for those that are so many times the longest of them. Of 4,567 times that RUN steps follow FEW_PAST others in the
+healthy stretches of ten published training runs, all are beyond 1.0 times the longest in 108, 1.05 in one, 1.1 in
+none."""
 LONG_STEP = 2
 """A time beyond TAIL times the median counts as so many values: evaluation and checkpoints are shorter."""
 START_TIMES = 10.0
@@ -44,6 +45,9 @@ START_DENSITY = 3
 """The first values are a start if every third of them up to the last slow one is slow, and as many more have come."""
 MAX_START = 24
 """Values after which a series has started."""
+MIN_FORGOTTEN = 12
+"""So many values more that leave the past beyond the limits of those that stay than others that leave it meanwhile were
+a level of their own: of single peaks that take three tenths of the time, one bunch in 25,000 is as large."""
 RELEARN_S = 6 * 3600.0
 """A shift that lasts so long is the new level."""
 HALF = 0.5
@@ -51,16 +55,18 @@ HALF = 0.5
 
 KEPT = (
     *("median", "low", "high", "run_since", "count", "accepted_at", "run", "shift", "back"),
-    *("started", "start_count", "start_after", "slow_start"),
+    *("started", "start_count", "start_after", "slow_start", "settling"),
 )
 """Arrays of a series that stay as they are when others are added."""
-SPARSE = "memory", "held", "starts"
+SPARSE = "memory", "held", "starts", "known"
 """Values that few series have."""
 SINCE, BEFORE = 0, 1
 """Rows of a shift: when it began, in seconds, and the healthy level then."""
 START_LOW, START_SINCE, START_END = 0, 1, 2
 """Rows of a start: its least slow value, and the times of its first and last one, in seconds."""
-
+KNOWN_HIGH, FORGOTTEN, KEPT_FOR, REPORTED = range(4)
+"""Rows of a level that was usual: its largest value; how many values of it have left the past; how many more values it
+is known for, NaN while it is none; and the limit of values that were ever reported, which were not usual."""
 
 NEWEST, PAST = slice(RUN), slice(RUN, None)
 """Rows of the memory of a series."""
@@ -77,10 +83,12 @@ class LevelShifts:
     """[SINCE and BEFORE, series] of those that are in a shift."""
     starts: SparseColumns = field(init=False)
     """[START_LOW, START_SINCE and START_END, series] of those of which it is not known how they started."""
+    known: SparseColumns = field(init=False)
+    """[KNOWN_HIGH, FORGOTTEN, KEPT_FOR and REPORTED, series] of those that follow load and left a level for less."""
 
     def __post_init__(self) -> None:
         self.memory = SparseColumns(RUN + PAST_VALUES, np.float32)
-        self.held, self.starts = SparseColumns(2), SparseColumns(3)
+        self.held, self.starts, self.known = SparseColumns(2), SparseColumns(3), SparseColumns(4)
         self._allocate(0)
 
     def _allocate(self, size: int) -> None:
@@ -97,6 +105,8 @@ class LevelShifts:
         """1 for a shift up, -1 for one down, else 0."""
         self.back = np.zeros(size, np.int32)
         """Values in a row that are healthy again."""
+        self.settling = np.zeros(size, np.int8)
+        """After a shift, up to how many more values the past does without; negative after one down."""
         self.started = np.zeros(size, bool)
         """Whether it is known how it started."""
         self.start_count, self.start_after = np.zeros(size, np.int8), np.zeros(size, np.int8)
@@ -124,10 +134,12 @@ class LevelShifts:
         if not len(at):
             return
         lanes = self.memory.lanes(at)
-        self._accept(at, lanes, time)
+        begun = self._accept(at, lanes, time)
         recent = self.memory.values[NEWEST]
         recent[:-1, lanes] = recent[1:, lanes]
         recent[-1, lanes] = value
+        if len(begun):
+            self._count_newest(at[begun], value[begun], time[begun])
         above = (value > self.high[at]) & self.limits.up[at]
         below = (value < self.low[at]) & self.limits.down[at]
         if above.any() or below.any() or self.run[at].any():
@@ -162,34 +174,77 @@ class LevelShifts:
 
     # --- past
 
-    def _accept(self, at: Index, lanes: Index, time: F64) -> None:
-        """Moves the oldest recent values into the past: a run that begins is not part of it."""
+    def _accept(self, at: Index, lanes: Index, time: F64) -> Index:
+        """Moves the oldest recent values into the past: a run that begins is not part of it.
+
+        Returns which of the series have a limit from now on, as places in `at`.
+        """
         oldest = self.memory.values[0, lanes]
         due = (self.count[at] < DENSE_PAST) | (time - self.accepted_at[at] >= PAST_SPACING_S)
         good = ~np.isnan(oldest) & (self.shift[at] == 0) & (self.run[at] == 0) & due
+        if self.settling[at].any():
+            good &= ~self._settle(at, oldest, good)
         some, new = at[good], oldest[good].astype(np.float64)
         if not len(some):
-            return
+            return np.empty(0, np.intp)
         # One long step is normal and must not raise the limit for the next ones.
         # Work that takes less than at first has started slowly: its level is that of now.
         is_young = self.limits.is_work[some] & ~self.limits.down[some] & (self.count[some] < PAST_VALUES)
-        lowest = np.where(is_young | np.isnan(self.low[some]), -np.inf, self.low[some])
+        # Load that falls has another level at once: the one that it leaves is kept in mind.
+        falls = is_young | self._follows_load(some) | np.isnan(self.low[some])
+        lowest = np.where(falls, -np.inf, self.low[some])
         new = np.where(np.isnan(self.high[some]), new, np.clip(new, lowest, self.high[some]))
-        self.memory.values[RUN + self.count[some] % PAST_VALUES, lanes[good]] = new
+        place = RUN + self.count[some] % PAST_VALUES, lanes[good]
+        leaving = self.memory.values[place]
+        self.memory.values[place] = new
         self.count[some] += 1
         self.accepted_at[some] = time[good]
-        self._learn_limits(some[self.count[some] >= MIN_PAST])
-        self._learn_first_limits(some[self.limits.is_work[some] & (self.count[some] < MIN_PAST)])
+        enough = self.count[some] >= MIN_PAST
+        self._learn_limits(some[enough], leaving[enough])
+        few = np.flatnonzero(self.limits.is_work[some] & (self.count[some] < MIN_PAST) & (self.count[some] >= FEW_PAST))
+        if len(few):
+            few = few[self._learn_first_limits(some[few])]
+        begun: Index = np.flatnonzero(good)[few]
+        return begun
 
-    def _learn_first_limits(self, at: Index) -> None:
-        """Learns the limit of times of work that have few values; at first they have none."""
-        at = at[self.count[at] >= FEW_PAST]
-        if len(at):
-            past = np.sort(self.memory.get(at, slice(RUN, RUN + MIN_PAST)), axis=0)
-            size = join_equal(self.count[at].astype(np.intp))
-            self.median[at], self.high[at] = _quantile(past, size, 0.5), FEW_TIMES * _quantile(past, size, 1.0)
+    def _settle(self, at: Index, value: NDArray[np.floating], good: Mask) -> Mask:
+        """Returns [k] which values are still the rest of a shift that has ended, as a queue that empties.
 
-    def _learn_limits(self, at: Index) -> None:
+        It is over with the first value on the healthy side of the median, or once a whole past has been left out: the
+        level is another one then.
+        """
+        settling = self.settling[at]
+        rest: Mask = good & (np.sign(settling) * (value - self.median[at]) > 0)
+        self.settling[at[good & ~rest]] = 0
+        self.settling[at[rest]] -= np.sign(settling[rest])
+        return rest
+
+    def _learn_first_limits(self, at: Index) -> Mask:
+        """Learns the limit of times of work that have few values; returns [k] which of them had none before."""
+        kept = self.memory.get(at, slice(RUN, RUN + MIN_PAST))
+        past, size = np.sort(kept, axis=0).astype(np.float64), self.count[at].astype(np.intp)
+        usual = size - self._count_slow_start(at, kept, FEW_TIMES * _quantile(past, size, 0.5))
+        enough = usual >= FEW_PAST
+        begun: Mask = enough & np.isnan(self.high[at])
+        at, past, usual = at[enough], past[:, enough], usual[enough]
+        self.median[at], self.high[at] = _quantile(past, usual, 0.5), FEW_TIMES * _quantile(past, usual, 1.0)
+        return begun
+
+    def _count_newest(self, at: Index, value: F64, time: F64) -> None:
+        """Counts the values before the newest ones of series that had no limit when these came.
+
+        Their times are not kept: each piece of work had ended when the next one began, whose time of work is known.
+        """
+        earlier = self.memory.get(at, slice(RUN - 1)).astype(np.float64)
+        beyond = np.logical_and.accumulate((earlier > self.high[at])[::-1], axis=0)
+        lasted = value + np.where(beyond, earlier[::-1], 0.0).sum(axis=0)
+        run = beyond.sum(axis=0)
+        first = earlier[::-1][np.maximum(run - 1, 0), np.arange(len(at))]
+        self.run[at] = run
+        self.run_since[at] = np.where(run > 0, time - (lasted - first), np.nan)
+
+    def _learn_limits(self, at: Index, leaving: NDArray[np.floating]) -> None:
+        """Learns the limits of series from their past; `leaving` [k] are the values that have just left it, or NaN."""
         if not len(at):
             return
         kept = self.memory.get(at, PAST)
@@ -208,6 +263,43 @@ class LevelShifts:
         usual = size - self._count_slow_start(at, kept, higher)
         self.high[at] = np.fmax(_quantile(past, usual, QUANTILE, tails), higher)
         self.low[at] = np.fmin(_quantile(past, size, 1 - QUANTILE, tails), lower)
+        if (follows := self._follows_load(at)).any():
+            self._keep_level(at[follows], leaving[follows], higher[follows])
+
+    def _follows_load(self, at: Index) -> Mask:
+        """Returns [k] whether series follow the load, of which only more is bad."""
+        follows = self.limits.follows_load
+        if follows is None:
+            return np.zeros(len(at), bool)
+        found: Mask = follows[self.limits.owners(at)] & self.limits.up[at] & ~self.limits.down[at]
+        return found
+
+    def _keep_level(self, at: Index, leaving: NDArray[np.floating], higher: F64) -> None:
+        """Keeps a level in mind that a series has left for a lower one: where load returns to it, nothing is wrong.
+
+        A level is known for as many values as came before it was left, and where it was never reported.
+
+        Args:
+            at: the series.
+            leaving: [k] the value that has just left the past of each.
+            higher: [k] the limit of those that stay, without their tail.
+        """
+        reported, before = self.known.get(at)[[REPORTED, FORGOTTEN]]
+        leaves = (leaving > higher) & ~(leaving > reported)
+        some = leaves | ~np.isnan(before)
+        if not some.any():
+            return
+        at, leaving, leaves = at[some], leaving[some], leaves[some]
+        top, before, kept, reported = self.known.get(at)
+        forgotten = np.maximum(nan_to_zero(before) + np.where(leaves, 1, -1), 0)
+        kept = np.where(forgotten >= MIN_FORGOTTEN, self.count[at], kept - 1)
+        is_known = kept > 0
+        top = np.where(leaves, np.fmax(np.where((before > 0) | is_known, top, np.nan), leaving), top)
+        over = (forgotten == 0) & ~is_known
+        lanes = self.known.lanes(at)
+        self.known.values[:, lanes] = top, np.where(over, np.nan, forgotten), np.where(is_known, kept, np.nan), reported
+        self.known.release(at[over & np.isnan(reported)])
+        self.high[at[is_known]] = np.fmax(self.high[at], top)[is_known]
 
     def _count_slow_start(self, at: Index, past: NDArray[np.floating], high: F64) -> Index | int:
         """Returns [series] how many of the largest values are the first ones of a slow start, which teach no tail.
@@ -257,11 +349,15 @@ class LevelShifts:
         is_long = when - self.held.get(some)[SINCE] >= RELEARN_S
         over = (self.back[some] >= RUN) | is_long
         relearned = some[is_long]
+        lanes = self.known.lanes(relearned)
+        self.known.values[REPORTED, lanes] = self.high[relearned]
         self.count[relearned] = 0
         lanes = self.memory.lanes(relearned)
         self.memory.values[PAST, lanes] = np.nan
         self.high[relearned] = self.low[relearned] = np.nan
         ended = some[over]
+        self.settling[ended] = PAST_VALUES * self.shift[ended]
+        self.settling[relearned] = 0
         self.shift[ended], self.run[ended] = 0, 0
         self.held.release(ended)
 

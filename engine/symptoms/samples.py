@@ -5,7 +5,7 @@ requests differ by orders of magnitude: one is taken once at least `MIN_OBSERVAT
 the first sample.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -76,6 +76,10 @@ class SampleSource(Protocol):
     def times(self) -> F64:
         """[series] time of the newest sample, seconds since 1970."""
 
+    @property
+    def earlier_steps(self) -> Sequence[tuple[Index, F64, F64]]:
+        """(series, times, values) of this tick, ordered by series and time, that a later one of the tick replaced."""
+
     def rows_of(self, name: str) -> SignalRows:
         """Returns the rows of a signal, as wide as its kind is now."""
 
@@ -95,6 +99,25 @@ class NewSamples:
     """In the signal's unit; of a counter its rate per second since the sample before."""
     time: F64
     """Seconds since 1970."""
+
+
+def split_rounds(earlier: Sequence[tuple[Index, F64, F64]], cells: Index, series: Index) -> Iterator[NewSamples]:
+    """Yields the samples of one tick, at most one of each cell at a time, the oldest ones first.
+
+    Args:
+        earlier: (series, times, values), ordered by series and time.
+        cells: [k] the cells that are judged.
+        series: [k] theirs.
+    """
+    order = np.argsort(series)
+    cells, series = cells[order], series[order]
+    for numbers, times, values in earlier:
+        place = np.minimum(np.searchsorted(series, numbers), len(series) - 1)
+        turn = np.arange(len(numbers)) - np.searchsorted(numbers, numbers)
+        is_judged = series[place] == numbers
+        for n in range(int(turn.max(initial=-1)) + 1):
+            some = is_judged & (turn == n)
+            yield NewSamples(cells[place[some]], values[some], times[some])
 
 
 @dataclass

@@ -22,6 +22,8 @@ class ShiftLimits:
     """Whether it is the time of work: one healthy value takes one from a run and does not end it."""
     owner: Index | None = None
     """Whose limits count; None where each series has its own."""
+    follows_load: Mask | None = None
+    """[owner] whether it follows the load, so that a level that was usual may return; None where none does."""
 
     def of(self, series: Index) -> "ShiftLimits":
         """Returns the limits of some of those that have their own, in their order."""

@@ -47,23 +47,25 @@ class SymptomWorld:
         signals = KNOWN.signals
         self.state = SeriesState(signals, EntityIndex(self.topology), set(judged_signals(signals)), 1.0)
         self.tracker = SymptomTracker(self.state, KNOWN, LocalityIndex(self.topology))
-        self.t = START
+        self.start = self.t = START
 
     def tick(
         self, values: Mapping[tuple[str, str, str], float], order: Sequence[int] | None = None, pause: float = 1.0
     ):
         """Feeds values by (signal, kind, entity); `order` permutes the samples."""
-        self.t += pause
         items = list(values.items())
         items = [items[n] for n in order] if order is not None else items
-        numbers = [self.table.number(SeriesKey(*key)) for key, _ in items]
-        block = Block(
-            np.full(len(items), self.t), np.array(numbers, np.int32), np.array([value for _, value in items], float)
-        )
+        return self.tick_all([(key, self.t + pause, value) for key, value in items], pause)
+
+    def tick_all(self, samples: Sequence[tuple[tuple[str, str, str], float, float]], pause: float = 1.0):
+        """Feeds samples, each of (signal, kind, entity), a time and a value."""
+        self.t += pause
+        numbers = [self.table.number(SeriesKey(*key)) for key, _, _ in samples]
+        times, values = (np.array([one[n] for one in samples], float) for n in (1, 2))
         self.state.begin_tick(self.t)
-        self.state.ingest(block, self.table)
+        self.state.ingest(Block(times, np.array(numbers, np.int32), values), self.table)
         self.state.refresh()
-        return self.tracker.step(self.t, (), sampled=bool(items))
+        return self.tracker.step(self.t, (), sampled=bool(samples))
 
     def found(self) -> set[tuple[str, str, str]]:
         """Returns (signal, entity, direction) of the deviations that hold."""

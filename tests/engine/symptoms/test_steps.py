@@ -119,13 +119,30 @@ def test_slow_first_steps_do_not_hide_a_fault(start):
     assert "slow-steps" not in slow_after(start, factor=1.0)
 
 
-@pytest.mark.parametrize(("healthy", "factor", "told"), [(9, 3.0, True), (9, 1.5, False), (4, 3.0, False)])
-def test_of_few_steps_only_those_far_above_all_of_them_are_slow(healthy, factor, told):
+def job_of_few_steps(healthy, factor, slow=4, start=(), usual=1.0):
+    """Returns the symptoms of a job of few steps, each of which comes when it ends."""
     world, chance = SymptomWorld(), np.random.default_rng(2)
-    for n in range(healthy + 4):
-        wobble = 1 + 0.01 * chance.standard_normal()
-        world.tick({STEP: wobble * (1.0 if n < healthy else factor)})
-    assert ("slow-steps" in {one.condition for one in world.incidents()}) is told
+    seconds = [*start, *(usual,) * healthy, *(factor * usual,) * slow]
+    seconds = np.array(seconds) * (1 + 0.01 * chance.standard_normal(len(seconds)))
+    ends = np.cumsum(seconds)
+    for second in range(int(ends[-1]) + 1):
+        some = np.flatnonzero(np.ceil(ends) == second + 1)
+        world.tick_all([(STEP, world.start + ends[n], seconds[n]) for n in some])
+    return {one.condition for one in world.incidents()}
+
+
+@pytest.mark.parametrize(
+    ("healthy", "factor", "told"), [(9, 3.0, True), (9, 1.5, True), (9, 1.25, False), (4, 1.5, False)]
+)
+def test_of_few_steps_only_those_well_above_all_of_them_are_slow(healthy, factor, told):
+    assert ("slow-steps" in job_of_few_steps(healthy, factor)) is told
+
+
+@pytest.mark.parametrize("start", [(), (20.0,), (20.0, 4.0)])
+@pytest.mark.parametrize(("usual", "factor"), [(0.4, 3.0), (0.4, 1.5), (0.9, 1.5), (20.0, 1.5)])
+def test_seven_slow_steps_after_seven_of_a_new_job_are_told(usual, factor, start):
+    assert "slow-steps" in job_of_few_steps(7, factor, 7, start, usual)
+    assert "slow-steps" not in job_of_few_steps(7, 1.0, 7, start, usual)
 
 
 def false_shifts(draw, count=2000, length=200):
