@@ -27,7 +27,10 @@ from tests.lab.network import Network, network
 from tests.lab.record import Times, capturing, packed_captures, sleep_until
 from tests.lab.running import COMMANDS, process
 
-KIND = {"dp": "data-parallel", "tp": "tensor-parallel", "fsdp": "data-parallel", "moe": "expert-parallel"}
+KIND = {
+    "dp": "data-parallel", "tp": "tensor-parallel", "fsdp": "data-parallel", "moe": "expert-parallel",
+    "pp": "pipeline-parallel",
+}  # fmt: skip
 """Kind of group of each mode of `tests.lab.rank`."""
 USUAL = ("dp:4", "tp:4")
 START = 180.0

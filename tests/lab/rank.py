@@ -136,7 +136,28 @@ def route(rank: Rank) -> Callable[[], object]:
     return step
 
 
-MODES = {"dp": train, "fsdp": shard, "tp": decode, "moe": route}
+def pass_on(rank: Rank) -> Callable[[], object]:
+    """Returns the step of a training with one stage of the model in each rank: batches go forward, gradients back."""
+    batches, rows = rank.sizes.randint(3, 6), 16 * rank.sizes.randint(2, 5)
+    before, after = rank.rank - 1, rank.rank + 1
+    hidden = torch.randn(rows, 256)
+
+    def hand_on(comes: int, goes: int, ms: float) -> None:
+        if 0 <= comes < rank.world:
+            dist.recv(hidden, comes)
+        rank.compute(ms)
+        if 0 <= goes < rank.world:
+            dist.send(hidden, goes)
+
+    def step() -> None:
+        for comes, goes, ms in ((before, after, LAYER_MS), (after, before, 2 * LAYER_MS)):
+            for _ in range(batches):
+                hand_on(comes, goes, ms)
+
+    return step
+
+
+MODES = {"dp": train, "fsdp": shard, "tp": decode, "moe": route, "pp": pass_on}
 
 
 def main() -> None:
