@@ -37,9 +37,9 @@ from skewscope.kb.problems import InputError
 START_LIMIT_S = 60.0
 MEMORY_LIMIT_MIB = 512
 """Memory of a controller of a few nodes at most, as where hostile agents push to it."""
-SETTLE_S = 240.0
-"""Seconds at the end after which all is reported: a restored incident waits for its data for 90 s, and a leader waits
-for 120 s more before it ends what another one has reported."""
+SETTLE_S = 300.0
+"""Seconds at the end after which all is reported: a restored incident waits for its data for 90 s, what only a follower
+saw for 30 s, and a leader waits for 120 s more before it ends what another one has reported."""
 KILLED_BEFORE_READY = 0.25
 """Share of kills while a controller still starts."""
 PUSH_WAIT_S = 8.0
