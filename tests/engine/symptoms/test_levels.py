@@ -72,3 +72,9 @@ def test_a_level_that_stays_a_little_higher_after_a_shift_is_learned():
         shifts.step(np.zeros(1, int), np.array([value]), np.array([15.0 * n]))
     assert shifts.median[0] == pytest.approx(1.04)
     assert not shifts.shift[0]
+
+
+def test_few_times_that_scatter_need_a_larger_shift():
+    lags = [(level, 1) for level in (0.1, 0.4, 0.05, 0.3, 0.02, 0.35)]
+    assert not shift_starts(STEP_TIME, *lags, (0.6, 5), pause=1.0)
+    assert shift_starts(STEP_TIME, *lags, (2.0, 5), pause=1.0)
