@@ -333,15 +333,17 @@ def _group_pace(said: F64, heard: Mask, chained: Mask) -> F64:
     """Returns [signal, group] the pace of each group from its receivers' values, NaN where unknown.
 
     In a ring, a member that waits for a late one appears to send twice in a round, so there the slowest value counts.
-    Where members measured their own rounds (`chained`), an exchange takes as long as for the one that waited least.
+    Where members measured their own rounds (`chained`), an exchange takes as long as for the one that waited least, and
+    rounds are as uneven as for the one for which they are least so: some may take a step for two rounds.
     """
     ring = (heard.sum(axis=2) == 2).any(axis=1) & ((heard.any(axis=1)).sum(axis=1) > 2)
     middle = nan_median(said)
     rate, period = list(PACE_SIGNALS).index("wire.port_round_rate"), list(PACE_SIGNALS).index("wire.port_round_period")
     middle[period] = np.where(ring, np.fmax.reduce(said[period], axis=1), middle[period])
     middle[rate] = np.where(ring, np.fmin.reduce(said[rate], axis=1), middle[rate])
-    spent = list(PACE_SIGNALS).index("wire.port_exchange_time")
-    middle[spent] = np.where(chained, np.fmin.reduce(said[spent], axis=1), middle[spent])
+    for signal in ("wire.port_exchange_time", "wire.port_round_period_cv"):
+        row = list(PACE_SIGNALS).index(signal)
+        middle[row] = np.where(chained, np.fmin.reduce(said[row], axis=1), middle[row])
     return middle
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.wire.bursts import BurstCutter, Bursts, GapThreshold
 from skewscope.engine.wire.chunk import Chunk, PortSamples
-from skewscope.engine.wire.member import MIN_OPEN, OPEN_TIMES, emit_periods, tick_of
-from skewscope.engine.wire.pauses import ANNOUNCEMENT_SHARE, usual_packet
+from skewscope.engine.wire.member import MIN_OPEN, OPEN_TIMES, LastWords, emit_periods, tick_of
+from skewscope.engine.wire.pauses import ANNOUNCEMENT_SHARE, MemberEvents, usual_packet
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageHandovers, StageReader, TurnReader
 from skewscope.engine.wire.ticks import quantiles
 from skewscope.engine.wire.view import GroupView, members_of
@@ -36,10 +36,8 @@ class StageDebt:
 
     stages: int
     own: int
-    told: F64 = field(init=False)
-    """[stage] when this one last sent anything to it, s."""
-    heard: F64 = field(init=False)
-    """[stage] when the last packet of an input came from it, s."""
+    words: LastWords = field(default_factory=LastWords)
+    """When this stage last sent anything to each other one, and when the last input came from each."""
     is_given: Mask = field(init=False)
     """[stage] whether it was ever sent inputs."""
     packet: float = 0.0
@@ -50,7 +48,6 @@ class StageDebt:
     """Longest silence of late, s."""
 
     def __post_init__(self) -> None:
-        self.told, self.heard = np.full(self.stages, -np.inf), np.full(self.stages, -np.inf)
         self.is_given = np.zeros(self.stages, bool)
 
     def note(self, chunk: Chunk, mine: I64, other: I64) -> None:
@@ -59,8 +56,8 @@ class StageDebt:
         keep = 0.5 ** (chunk.ticks * chunk.step / PACKET_MEMORY)
         self.packet = max(keep * self.packet, usual_packet(length))
         is_input = length >= ANNOUNCEMENT_SHARE * self.packet
-        np.maximum.at(self.told, other[tx], time[tx])
-        np.maximum.at(self.heard, other[~tx & is_input], time[~tx & is_input])
+        words = tx | is_input
+        self.words.note(MemberEvents(time[words], tx[words], length[words]), other[words])
         self.is_given[other[tx & is_input]] = True
 
     def is_end(self) -> bool:
@@ -73,8 +70,9 @@ class StageDebt:
         if self.own not in {0, last}:
             return False
         near, far = (1, last) if self.own == 0 else (last - 1, 0)
-        is_ring = near != far and (self.heard[far] > -np.inf or self.is_given[far])
-        return bool(self.heard[near] > -np.inf and self.is_given[near] and not is_ring)
+        heard = self.words.heard
+        is_ring = near != far and (far in heard or self.is_given[far])
+        return bool(near in heard and self.is_given[near] and not is_ring)
 
     def owes(self) -> bool:
         """Returns whether an input came after the last word to where it is to be handed on."""
@@ -82,7 +80,8 @@ class StageDebt:
             return False
         before, after = self.own - 1, (self.own + 1) % self.stages
         ways = ((before, after), (after, before)) if self.is_given[after] else ((before, before),)
-        return any(self.is_given[goes] and self.heard[comes] > self.told[goes] for comes, goes in ways)
+        told, heard = self.words.told, self.words.heard
+        return any(self.is_given[goes] and heard.get(comes, -np.inf) > told[goes] for comes, goes in ways)
 
     def open_since(self, chunk: Chunk, sent: F64, period: float) -> F64:
         """Returns [tick] s since the stage owes a hand-over; NaN where it does not, or is not silent for long.

@@ -29,7 +29,7 @@ from tests.lab.running import COMMANDS, process
 
 KIND = {
     "dp": "data-parallel", "tp": "tensor-parallel", "fsdp": "data-parallel", "moe": "expert-parallel",
-    "pp": "pipeline-parallel",
+    "pp": "pipeline-parallel", "nested": "data-parallel", "server": "data-parallel",
 }  # fmt: skip
 """Kind of group of each mode of `tests.lab.rank`."""
 USUAL = ("dp:4", "tp:4")

@@ -157,7 +157,36 @@ def pass_on(rank: Rank) -> Callable[[], object]:
     return step
 
 
-MODES = {"dp": train, "fsdp": shard, "tp": decode, "moe": route, "pp": pass_on}
+def nest(rank: Rank) -> Callable[[], object]:
+    """Returns the step of a training in two halves: each reduces after each layer, then pairs across reduce all."""
+    layers, half = rank.sizes.randint(2, 4), rank.world // 2
+    inner = [dist.new_group(list(range(half))), dist.new_group(list(range(half, 2 * half)))][rank.rank // half]
+    outer = [dist.new_group([one, one + half]) for one in range(half)][rank.rank % half]
+    gradients = torch.zeros(8192 * rank.sizes.randint(2, 4))
+
+    def step() -> None:
+        for _ in range(layers):
+            rank.compute(STEP_MS / layers)
+            dist.all_reduce(gradients[:8192], group=inner)
+        dist.all_reduce(gradients, group=outer)
+
+    return step
+
+
+def serve(rank: Rank) -> Callable[[], object]:
+    """Returns the step of a training whose weights the first rank hands out, and whose gradients it collects."""
+    weights = torch.zeros(8192 * rank.sizes.randint(2, 4))
+
+    def step() -> None:
+        dist.broadcast(weights, 0)
+        rank.compute(STEP_MS)
+        dist.reduce(weights, 0)
+
+    return step
+
+
+MODES = {"dp": train, "fsdp": shard, "tp": decode, "moe": route, "pp": pass_on, "nested": nest, "server": serve}
+"""Modes; `nested` takes an even number of ranks."""
 
 
 def main() -> None:

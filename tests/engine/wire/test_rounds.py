@@ -185,3 +185,15 @@ def test_one_port_of_four_is_not_enough_for_the_pace_of_a_group(readers: int, is
     block = join(10.0, table, np.array(latest), told_at)
     signals = {table.keys[number].signal for number in block.series.tolist()}
     assert ("wire.round_period" in signals) == is_known
+
+
+def test_a_port_that_takes_a_step_for_two_rounds_makes_no_pace_uneven() -> None:
+    join, table, latest = WireJoin(topology(Shape())), SeriesTable(), []
+    for port, uneven in enumerate((0.08, 0.55, 0.6, 0.5)):
+        for signal, value in (("round_period", 0.03), ("round_period_cv", uneven), ("pause", 0.02)):
+            name = f"wire.own_{signal}" if signal == "pause" else f"wire.port_{signal}"
+            table.number(SeriesKey(name, "port", f"n{port}/ew", "G"))
+            latest.append(value)
+    block = join(10.0, table, np.array(latest), np.full(len(latest), 10.0))
+    told_of = {table.keys[n].signal: v for n, v in zip(block.series.tolist(), block.value.tolist(), strict=True)}
+    assert told_of["wire.round_period_cv"] == 0.08
