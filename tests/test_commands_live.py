@@ -93,10 +93,7 @@ def _start_switch(folder: Path, environment):
     switch = ["ovs-vswitchd", f"unix:{database}", f"--unixctl={folder}/switch.ctl"]
     quiet = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     daemons = [subprocess.Popen(server, **quiet)]
-    for _ in range(100):
-        if database.exists():
-            break
-        time.sleep(0.1)
+    _wait_for_listener(database)
     run(f"ovs-vsctl --db=unix:{database} --no-wait init", environment)
     daemons.append(subprocess.Popen(switch, **quiet))
     bridge = "datapath_type=netdev protocols=OpenFlow13"
@@ -126,12 +123,22 @@ def test_every_command_and_setting_for_haproxy_is_accepted_and_taken_back(tmp_pa
     assert [weight.split()[0] for weight in weights] == ["5", "10"]
 
 
+def _wait_for_listener(path: Path, seconds: float = 20.0) -> None:
+    """Waits until a Unix socket accepts connections: its file is there earlier."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(str(path))
+                return
+        except OSError:
+            assert time.monotonic() < end, f"{path}: nothing listens within {seconds:g} s"
+            time.sleep(0.05)
+
+
 def _ask(path: Path, text: str) -> str:
     """Sends a command to the stats socket; returns the weight after it."""
-    for _ in range(100):
-        if path.exists():
-            break
-        time.sleep(0.05)
+    _wait_for_listener(path)
     answers = []
     for line in (fill_template(text, {"backend": "be", "server": "w1"}), "get weight be/w1"):
         with socket.socket(socket.AF_UNIX) as connection:

@@ -2,8 +2,6 @@
 
 import asyncio
 import shutil
-import socket
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from skewscope.adapters.actions.carry_out import ForeignStateError, make_change, undo_change
-from skewscope.adapters.sources.common.http_client import FetchOptions, PostBody, exchange
 from skewscope.adapters.targets import target_kinds
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import SocketCall
@@ -22,16 +19,12 @@ from skewscope.engine.actions.change import DEWEIGHT, DRAIN, EVICT, FOREIGN, Cha
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
 from tests.support.openai_worker import OpenaiWorker
+from tests.support.processes import running, wait_until
 from tests.support.target_contract import run_cycle
+from tests.support.target_traffic import count_answers, free_port
 
 needs_haproxy = pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed")
 MEMBERS = (("r0", "w0"), ("r1", "w1"), ("r2", "w2"))
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @asynccontextmanager
@@ -47,30 +40,20 @@ async def running_haproxy(folder: Path) -> AsyncIterator[tuple[HaproxyTarget, st
             f"frontend fe\n  bind 127.0.0.1:{port}\n  default_backend be\n"
             f"backend be\n  balance roundrobin\n{servers}\n"
         )
-        process = await asyncio.create_subprocess_exec("haproxy", "-db", "-f", str(folder / "haproxy.cfg"))
-        try:
-            for _ in range(100):
-                if admin.exists():
-                    break
-                await asyncio.sleep(0.05)
-            probe = ProbeSettings("/v1/completions", "m")
-            yield (
-                HaproxyTarget(HaproxySettings(TargetSettings("front", MEMBERS), str(admin), "be", probe)),
-                f"http://127.0.0.1:{port}/v1/completions",
-                workers,
-            )
-        finally:
-            process.kill()
-            await process.wait()
+        await stack.enter_async_context(running(["haproxy", "-db", "-f", str(folder / "haproxy.cfg")], folder / "log"))
+        probe = ProbeSettings("/v1/completions", "m")
+        target = HaproxyTarget(HaproxySettings(TargetSettings("front", MEMBERS), str(admin), "be", probe))
 
+        async def is_ready() -> bool:
+            # The socket's file is there before HAProxy listens on it.
+            try:
+                await target.read_state()
+            except TargetError:
+                return False
+            return True
 
-async def send_requests(url: str, count: int) -> Counter[str]:
-    """Returns the number of answers of each worker."""
-    found: Counter[str] = Counter()
-    for _ in range(count):
-        answer = await exchange(url, FetchOptions(5.0), PostBody(b"{}", "application/json"))
-        found[answer.body.decode().partition('"worker": "')[2][:2]] += 1
-    return found
+        await wait_until(is_ready, 20.0, "HAProxy answers")
+        yield target, f"http://127.0.0.1:{port}/v1/completions", workers
 
 
 @needs_haproxy
@@ -80,7 +63,7 @@ def test_a_drained_server_gets_no_requests_until_it_is_back(tmp_path):
 
             async def check() -> None:
                 work = await target.read_work()
-                assert set(await send_requests(url, 10)) == {"w0", "w1"}
+                assert set(await count_answers(url, 10)) == {"w0", "w1"}
                 moved = await target.read_work()
                 assert moved["w2"] == work["w2"]
                 assert moved["w0"] == work["w0"] + 5
@@ -88,7 +71,7 @@ def test_a_drained_server_gets_no_requests_until_it_is_back(tmp_path):
                 assert [state.members[f"w{n}"].serving for n in range(3)] == [True, True, False]
 
             calls = await run_cycle(target, Change(DRAIN, "front", "w2", "a-1"), check)
-            assert set(await send_requests(url, 9)) == {"w0", "w1", "w2"}
+            assert set(await count_answers(url, 9)) == {"w0", "w1", "w2"}
             return calls
 
     (call,) = asyncio.run(run())
@@ -101,7 +84,7 @@ def test_a_lower_weight_moves_its_share_of_requests(tmp_path):
         async with running_haproxy(tmp_path) as (target, url, _workers):
 
             async def check() -> None:
-                found = await send_requests(url, 82)
+                found = await count_answers(url, 82)
                 # 5 of 205 parts of the weight, give or take where in its turn the algorithm begins.
                 assert 1 <= found["w2"] <= 3
                 assert found["w0"] >= 39
