@@ -23,6 +23,8 @@ SILENCE_TIMES = 2.0
 """Times the longest silence of late from which a silence is unusual."""
 SILENCE_MEMORY = 60.0
 """Half-life of the longest silence of late, s."""
+REPLY_SHARE = 0.1
+"""Share of a wait for a receiver that an output may follow its reply by: the receiver alone was waited for."""
 
 
 @dataclass
@@ -119,6 +121,8 @@ class PipelineReducer:
     debt: StageDebt = field(init=False)
     words: F64 = field(default_factory=lambda: np.empty(0))
     """Times of the packets to where outputs go, of the last chunk with any, s."""
+    replies: F64 = field(default_factory=lambda: np.empty(0))
+    """Times of the small packets from there, likewise."""
     sent: float = 0.0
 
     def __post_init__(self) -> None:
@@ -143,23 +147,31 @@ class PipelineReducer:
             packets.time[mine], packets.length[mine].astype(float), chunk.until, chunk.ticks * chunk.step,
         )  # fmt: skip
         steps = self.turns.read(bursts) if is_end else self.reader.read(bursts)
-        steps = self._end_at_announcement(steps, packets.time[is_output])
+        is_reply = data & chunk.rx & (other == goes) & (packets.length < ANNOUNCEMENT_SHARE * self.debt.packet)
+        steps = self._end_at_announcement(steps, packets.time[is_output], packets.time[is_reply])
         self._emit_steps(chunk, out, steps, is_end=is_end)
         self._emit_outputs(chunk, out, bursts.take(bursts.stream == OUTPUT))
         sent = packets.time[near[chunk.tx[near]]]
         out.put("wire.open_pause", self.debt.open_since(chunk, sent, self.reader.period), self.group.name)
 
-    def _end_at_announcement(self, steps: StageHandovers, sent: F64) -> StageHandovers:
+    def _end_at_announcement(self, steps: StageHandovers, sent: F64, replies: F64) -> StageHandovers:
         """Returns the steps without the wait for a receiver that was not ready, where hand-overs are announced.
 
-        `sent` are the times, s, of all packets of the chunk to where outputs go. The first one after a stage could
-        begin says that it is done: its output, or the announcement of one that the stage after does not take yet.
+        The first packet after a stage could begin may announce that it is done. It does where its receiver replies, and
+        the output follows at once; a stage may as well send something small before it begins to work.
+
+        Args:
+            steps: hand-overs of the chunk.
+            sent: times of all packets of the chunk to where outputs go, s.
+            replies: times of small packets from there, s.
         """
-        known = np.concatenate((self.words, sent))
-        self.words = sent if len(sent) else self.words
+        words, answers = np.concatenate((self.words, sent)), np.concatenate((self.replies, replies))
+        self.words, self.replies = sent if len(sent) else self.words, replies if len(replies) else self.replies
         ready = steps.time - steps.duration
-        first = np.append(known, np.inf)[np.searchsorted(known, ready + CLOCK_STEP, side="right")]
-        return replace(steps, duration=np.minimum(first, steps.time) - ready)
+        first = np.append(words, np.inf)[np.searchsorted(words, ready + CLOCK_STEP, side="right")]
+        reply = np.append(-np.inf, answers)[np.searchsorted(answers, steps.time)]
+        is_announced = (reply > first) & (steps.time - reply <= REPLY_SHARE * (steps.time - first))
+        return replace(steps, duration=np.where(is_announced, first, steps.time) - ready)
 
     def _neighbours(self, before: int, after: int, *, is_end: bool) -> tuple[int, int]:
         """Returns (where inputs come from, where outputs go); an end of the pipeline has one neighbour for both."""

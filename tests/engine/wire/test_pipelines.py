@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.support.traffic import START, Shape, Told, mesh, pipeline, ring, told, training
+from tests.support.traffic import ANNOUNCEMENT, START, Send, Shape, Told, mesh, pipeline, ring, told, training
 
 SHAPE = Shape(size=4, kind="pipeline-parallel")
 
@@ -24,6 +24,21 @@ def test_the_slow_stage_takes_longer_and_no_other_does(slow: int, batches: int) 
     assert int(np.argmax(ratios)) == slow
     assert ratios[slow] > 1.6
     assert max(np.delete(ratios, slow)) < 1.1
+
+
+def with_headers(shape: Shape, rounds: int) -> list[Send]:
+    """Returns the sends of a pipeline whose first stage says which batch comes before it begins to work."""
+    sends = list(pipeline(shape, rounds))
+    soon = shape.transit + shape.spacing * shape.segments + 1e-4
+    return sends + [Send(send.time + soon, 0, 1, 1, ANNOUNCEMENT) for send in sends if send.receiver == 0]
+
+
+def test_a_small_message_before_the_work_does_not_end_it() -> None:
+    usual, found = told(SHAPE, pipeline, 200), told(SHAPE, with_headers, 200)
+    for i in range(4):
+        work = usual.typical("wire.stage_time", f"n{i}/ew")
+        assert work > 0.9 * SHAPE.compute
+        assert found.typical("wire.stage_time", f"n{i}/ew") > 0.9 * work
 
 
 def stopped_times(make, stopped: int, share: float, **changes: object) -> list[float]:
