@@ -612,6 +612,7 @@ def test_every_lint_says_what_it_is_about_and_how_to_mend_it():
         assert one.scope in ("entry", "set")
 
 
+@pytest.mark.slow
 def test_every_lint_has_damage_that_trips_it(copy):
     fixes = {one.fix for one in all_lints()}
     hints = {problem.hint for what in {**LINKS, **SENSE, **SAME_AS} for problem in damaged(copy, what)}

@@ -124,6 +124,7 @@ def test_a_prometheus_is_asked_for_steps(handed):
 
 
 @prometheus
+@pytest.mark.slow
 def test_only_series_with_the_wanted_labels_are_asked_for(handed):
     assert told(handed["one node"]) == {("host.retrans", "n1", ""): 21.0}
 
