@@ -52,6 +52,7 @@ from skewscope.engine.symptoms.progress import ProgressStops, StepStops
 from skewscope.engine.symptoms.samples import NewSamples, SampleSource, split_rounds
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
 from skewscope.engine.symptoms.silence import Silences
+from skewscope.engine.symptoms.stalls import RepeatedStalls
 
 FEW_DIGITS, SAME_DIGITS = 2, 1e-3
 """Durations of so few decimal digits, up to a thousandth of the last one, are rounded: equal ones in a row are as many
@@ -226,6 +227,7 @@ class SymptomDetector:
         self.links = UnevenLinks(self.cells, links) if links else None
         self.requests = RequestShares(self.cells)
         self.silences = Silences(self.cells)
+        self.stalls = RepeatedStalls(self.cells)
         self._floor, self._least_floor = nothing, nothing
         self._least_compared: F64 = nothing
         """[cell] no value below this is compared with peers."""
@@ -276,6 +278,7 @@ class SymptomDetector:
             self.progress.step()
             self.errors.step(new, self._floor, self._whole_times)
             self.states.step(new)
+            self.stalls.step(new, self.shifts)
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
     def _grow(self) -> None:
@@ -330,6 +333,7 @@ class SymptomDetector:
         )
         for part in (self.progress, self.steps, self.errors, self.states, self.paths, self.requests, self.silences):
             part.grow()
+        self.stalls.grow()
         if self.links is not None:
             self.links.grow()
 
@@ -435,6 +439,7 @@ class SymptomDetector:
         yield from self.states.deviations()
         yield from self.requests.deviations()
         yield from self.silences.deviations()
+        yield from self.stalls.deviations(self.shifts.median)
 
     def _past_deviations(self) -> Iterator[Deviation]:
         shifts, signals, places = self.shifts, self.cells.signals, self.cells.places

@@ -14,6 +14,7 @@ from skewscope.engine.symptoms.detector import StateChanges, SymptomDetector
 from skewscope.engine.symptoms.levels import KEPT, SPARSE, LevelShifts
 from skewscope.engine.symptoms.pauses import PAUSES
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
+from skewscope.engine.symptoms.stalls import ARRAYS as STALLS
 
 CELLS = ("value", "time", "change_time", "renewal", "total")
 PAIRS = ("_waiting", "_distinct_new", "_standing", "_standing_since", "_late_since", "ratio")
@@ -24,6 +25,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "steps": ("_count", "_last", "_usual", "_longest", "_value", "stopped"),
     "errors": ("_first", "_time", "_score", "_usual", "_since", "_rate", "_is_burst"),
     "states": ("_was_good", "_bad_count", "_since", "_value"),
+    "stalls": STALLS,
     "paths": ("_run", "_little", "_is_idle", "_is_little", "_since", "_before", "_little_since"),
 }
 """Arrays of the parts of a detector that judge some of the cells, [cell that it judges]."""

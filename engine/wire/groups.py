@@ -118,7 +118,9 @@ class BarrierReducer:
     reader: RoundReader = field(default_factory=RoundReader)
     sent: float = 0.0
     last_begin: float = np.nan
-    """Begin of the last round."""
+    """Begin of the last round, s."""
+    last_end: float = np.nan
+    """End of the last round, s."""
 
     def reduce_packets(self, chunk: Chunk, mine: I64, other: I64, out: PortSamples) -> None:
         """Adds the samples of a chunk; `mine` are rows of the group's packets, `other` the other member of each."""
@@ -167,7 +169,10 @@ class BarrierReducer:
         period = np.diff(first, prepend=self.last_begin)
         even = rounds.unbroken & ~np.isnan(period)
         emit_periods(chunk, out, name, at[even], period[even])
-        self.last_begin = float(first[-1])
+        pauses = first - np.append(self.last_end, rounds.end[:-1])
+        known = ~np.isnan(pauses)
+        out.put("wire.own_longest_pause", quantiles(at[known], pauses[known], (1.0,), chunk.ticks)[0], name)
+        self.last_begin, self.last_end = float(first[-1]), float(rounds.end[-1])
         spent = np.maximum(rounds.end - rounds.last, 0.0)
         out.put("wire.port_exchange_time", quantiles(at, spent, (0.5,), chunk.ticks)[0], name)
 

@@ -23,7 +23,15 @@ PACE_SIGNALS = {
     "wire.port_exchange_time": "wire.exchange_time",
 }
 """Signals of ports about a group's pace, and the group's signal that is their median."""
-PAUSE_LAYERS = {"wire.own_pause": 0, "wire.own_pause_p95": 1, "wire.open_pause": 2, "wire.open_wait": 3}
+COMMON_PAUSE = "wire.common_pause"
+"""Signal of groups: the pause that all members took."""
+PAUSE_LAYERS = {
+    "wire.own_pause": 0,
+    "wire.own_pause_p95": 1,
+    "wire.open_pause": 2,
+    "wire.open_wait": 3,
+    "wire.own_longest_pause": 4,
+}
 """Layers of the table of the pauses that members' own ports measured."""
 LAG_LAYERS = {"onset_lag": 0, "onset_lag_p95": 1, "last_share": 2}
 """Layers of the table of receivers' values about senders."""
@@ -95,7 +103,7 @@ class _GroupBucket:
     pace: _Cells = field(default_factory=_Cells)
     """[what, group, receiver]."""
     targets: tuple[I64, I64, I64] | None = None
-    """Series of (pace signals by group), (rank signals by rank), and each rank's place in [group, node]."""
+    """Series of (what is said of groups, by signal), (rank signals by rank), and each rank's place in [group, node]."""
     period: F64 = field(default_factory=lambda: np.empty(0))
     """[group] seconds between rounds, as last known."""
     agrees: Mask = field(default_factory=lambda: np.empty((0, 0), bool))
@@ -141,11 +149,12 @@ class _GroupBucket:
         stage = self.stage.table((groups, senders), np.where(age < FRESH_TICKS, latest, np.nan))
         slowest = np.where(np.isnan(stage), np.nan, _is_slowest_stage(stage))
         paused, again = _recent_values(self.pauses, room, (latest, age), reach)
+        common = np.where(again, self._common_pause(paused[PAUSE_LAYERS["wire.own_longest_pause"]]), np.nan)
         # A port that carries little of a member's traffic pauses longer: its busiest port counts.
         self.agrees = _agrees(said, middle, before)
         paused[:2] = np.where(self.agrees[..., None], paused[:2], np.nan)
         owed = self._line_stops(paused[PAUSE_LAYERS["wire.open_pause"]], stage)
-        paused = _with_open_rounds(paused, self.pauses.table(room, latest))
+        paused = _with_open_rounds(paused[:4], self.pauses.table(room, latest))
         pause, p95, stopped = (np.fmin.reduce(layer, axis=1) for layer in paused)
         behind = np.where(again[:, None], np.stack((*compare_pauses(pause, p95), stopped)), np.nan)
         none = np.full_like(high, np.nan)
@@ -153,7 +162,16 @@ class _GroupBucket:
         by_rank = np.stack([np.fmax(np.where(spot, mesh, np.nan), line) for mesh, line in rows])
         by_rank = np.fmax(by_rank, behind)
         by_rank = by_rank.reshape(len(RANK_SIGNALS), -1)[:, place]
-        return np.concatenate((paces, ranks)), np.concatenate((middle.ravel(), by_rank.ravel()))
+        return np.concatenate((paces, ranks)), np.concatenate((middle.ravel(), common, by_rank.ravel()))
+
+    def _common_pause(self, longest: F64) -> F64:
+        """Returns [group] s that all members have paused for; NaN where half of them are unknown.
+
+        `longest` is [group, receiver, node] s. A long pause counts also where it is all that a port read in a tick.
+        """
+        by_node = np.fmin.reduce(longest, axis=1)
+        known = (~np.isnan(by_node)).sum(axis=1)
+        return np.where(2 * known > np.array(list(map(len, self.nodes))), np.fmin.reduce(by_node, axis=1), np.nan)
 
     def _line_stops(self, open_pause: F64, stage: F64) -> F64:
         """Returns [group, node] s for which a stage has not handed on an input, 0 for others; NaN outside pipelines.
@@ -169,7 +187,8 @@ class _GroupBucket:
 
     def _targets(self, table: SeriesTable) -> tuple[I64, I64, I64]:
         """Returns the numbers of the emitted series, in the order of `to_samples`."""
-        paces = [table.number(SeriesKey(s, "group", g.name)) for s in PACE_SIGNALS.values() for g in self.groups]
+        names = (*PACE_SIGNALS.values(), COMMON_PAUSE)
+        paces = [table.number(SeriesKey(s, "group", g.name)) for s in names for g in self.groups]
         senders = max(map(len, self.nodes))
         spots = [
             (g, m, i * senders + n.index(_node_of_member(m, n)))

@@ -133,7 +133,7 @@ class MemberReducer:
 
     def _emit(self, chunk: Chunk, out: PortSamples, rounds: MemberRounds) -> None:
         at = tick_of(chunk, rounds.begin)
-        pause, high = quantiles(at, rounds.pause, (0.5, 0.95), chunk.ticks)
+        pause, high, longest = quantiles(at, rounds.pause, (0.5, 0.95, 1.0), chunk.ticks)
         if np.isnan(self.round_bytes):  # pauses of several lengths, of which now this one and now that is the median
             pause = means(at, rounds.pause, chunk.ticks)
         wait = quantiles(at, rounds.wait, (0.5,), chunk.ticks)[0]
@@ -146,6 +146,7 @@ class MemberReducer:
             period[ticks] = ends[ticks] - begin
         out.put("wire.own_pause", pause, self.name)
         out.put("wire.own_pause_p95", high, self.name)
+        out.put("wire.own_longest_pause", longest, self.name)
         out.put("wire.own_wait", wait, self.name)
         out.put("wire.open_pause", open_pause, self.name)
         out.put("wire.open_wait", open_wait, self.name)

@@ -1,6 +1,7 @@
 """A member's own pauses tell who is late, whatever the collective's algorithm, and who has stopped."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -188,3 +189,18 @@ def test_announcements_that_repeat_are_no_rounds() -> None:
         pattern = RoundPattern()
         pattern.learn(pauses, sent, least)
         assert pattern.bytes == pytest.approx(known, nan_ok=True)
+
+
+def standing(shape: Shape, rounds: int, every: int = 200, distance: float = 3.1) -> Iterator[Send]:
+    """Returns rounds of a ring; every so many begin so many seconds after those before, as after a checkpoint."""
+    for number in range(rounds // every):
+        for send in announced_ring(shape, every, seed=number + 1):
+            yield replace(send, time=send.time + number * distance)
+
+
+def test_what_all_members_pause_for_is_told_of_the_group() -> None:
+    found, late = told(Shape(), standing, 1200), told(Shape(late={1: 0.5}), announced_ring, 40)
+    pauses = found.of("wire.common_pause", "G")
+    assert np.sum(pauses > 1.0) == 5
+    assert np.median(pauses) < 2 * Shape().compute
+    assert max(late.of("wire.common_pause", "G")) < 2 * Shape().compute

@@ -1,0 +1,123 @@
+"""Work that stands again and again: single steps that take far longer than ever before, of all that work together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
+from skewscope.engine.model.locality import Entity
+from skewscope.engine.symptoms.cells import REPEATS, Deviation, JudgedCells
+from skewscope.engine.symptoms.levels import LevelShifts
+from skewscope.engine.symptoms.repeats import KEPT_SHARE, LEAST_LOST, MIN_REPEATS, REPEAT_S, TAIL
+from skewscope.engine.symptoms.samples import NewSamples
+
+MIN_PAUSE_S = 0.5
+"""Seconds by which a step takes longer than usual before it counts: collections of garbage take less (judgement)."""
+QUIET_TIMES = 3.0
+"""Times the distance between two long steps for which there were none before: what came as often from the start on, as
+evaluations or rollouts do, is part of the work (judgement)."""
+
+ARRAYS = ("_first", "_since", "_time", "_newest", "_quiet", "_count", "_lost", "_value", "_was_long", "_is_found")
+
+
+@dataclass
+class RepeatedStalls:
+    """Steps of training that take far longer than in their past, again and again. Arrays are [cell that is judged]."""
+
+    cells: JudgedCells
+    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """The cells."""
+
+    def __post_init__(self) -> None:
+        self._replicas = frozenset(name for pool in self.cells.topology.pools for name in pool.replicas)
+        self._place: Index = np.empty(0, np.intp)
+        """[cell] position among those judged, or -1."""
+        self._first, self._since, self._time, self._newest = (np.empty(0) for _ in range(4))
+        """Times of the first sample, of the first long step of the row, of the newest sample and long step, s."""
+        self._quiet, self._count, self._lost, self._value = (np.empty(0) for _ in range(4))
+        """Seconds without long steps before, how many there were of late, seconds lost, and how long the newest was."""
+        self._was_long: Mask = np.empty(0, bool)
+        self._is_found: Mask = np.empty(0, bool)
+
+    def grow(self) -> None:
+        """Makes room for new cells."""
+        at = [n for n in range(len(self.cells)) if self._is_work(n)]
+        more = len(at) - len(self.at)
+        self.at = np.array(at, np.intp)
+        self._place = np.full(len(self.cells), -1, np.intp)
+        self._place[self.at] = np.arange(len(at))
+        for name in ARRAYS:
+            before = getattr(self, name)
+            empty = np.zeros(more, bool) if before.dtype == bool else np.full(more, np.nan)
+            setattr(self, name, np.concatenate((before, empty)))
+
+    def _is_work(self, cell: int) -> bool:
+        """Returns whether a cell is the time of work of a job; what serves pauses when nothing is asked of it."""
+        judged, place = self.cells.judgement(cell), self.cells.places[cell]
+        if judged.role != "time-per-work" or judged.bad == "down" or "past" not in judged.against:
+            return False
+        group = place.name.split(":", 1)[0]
+        serves = group in self._replicas or self.cells.serving_group(cell) is not None
+        return place.kind in {"rank", "group"} and not serves
+
+    def step(self, new: NewSamples, shifts: LevelShifts) -> None:
+        """Takes in new samples; `shifts` [cell] knows the past of each."""
+        place = self._place[new.cells]
+        mine = place >= 0
+        at, value, time = place[mine], new.value[mine], new.time[mine]
+        if not len(at):
+            return
+        cells = self.at[at]
+        self._first[at] = np.fmin(self._first[at], time)
+        usual = shifts.median[cells]
+        is_long = (value > TAIL * usual) & (value - usual >= MIN_PAUSE_S) & (shifts.shift[cells] == 0)
+        begins = is_long & ~self._was_long[at]
+        self._was_long[at] = is_long
+        kept = nan_to_zero(np.exp((self._time[at] - time) / REPEAT_S))
+        self._count[at] = kept * nan_to_zero(self._count[at]) + begins
+        self._time[at] = time
+        self._is_found[at] &= self._count[at] >= KEPT_SHARE * MIN_REPEATS
+        if begins.any():
+            self._note(at[begins], value[begins], time[begins], usual[begins])
+
+    def _note(self, at: Index, value: F64, time: F64, usual: F64) -> None:
+        """Notes steps that are long."""
+        first = at[self._count[at] < 1 + 1 / np.e]
+        is_first = self._count[at] < 1 + 1 / np.e
+        self._quiet[first] = time[is_first] - np.fmax(self._newest[first], self._first[first])
+        self._since[first], self._lost[first] = time[is_first], 0.0
+        self._newest[at], self._value[at] = time, value
+        self._lost[at] += value - usual
+        passed, count = time - self._since[at], self._count[at]
+        with np.errstate(all="ignore"):
+            share = self._lost[at] * (1 - 1 / count) / passed
+            is_new = self._quiet[at] >= QUIET_TIMES * passed / (count - 1)
+        self._is_found[at] |= (count >= MIN_REPEATS) & (share >= LEAST_LOST) & is_new
+
+    def deviations(self, before: F64) -> Iterator[Deviation]:
+        """Yields the work that stands again and again; `before` [cell] is how long its steps take else, s.
+
+        Of the members of a group most must stand, which are one deviation: a single one is told from its peers.
+        """
+        cells = self.cells
+        at = self.at[self._is_found]
+        if not len(at):
+            return
+        found = np.zeros(len(cells), bool)
+        found[at] = True
+        hit = np.bincount(cells.pair_set[found[cells.pair_cell]], minlength=len(cells.set_sizes))
+        most = 2 * hit > cells.set_sizes
+        told: set[tuple[str, Entity]] = set()
+        for cell in at.tolist():
+            signal, place = cells.signals[cell], cells.places[cell]
+            if place.kind == "rank":
+                sets = cells.pair_set[cells.pair_cell == cell].tolist()
+                wholes = (cells.set_places.get(number) for number in sets if most[number])
+                place = next((one for one in wholes if one is not None and one.kind == "group"), place)
+            if place.kind == "rank" or (signal.id, place) in told:
+                continue
+            told.add((signal.id, place))
+            n = self._place[cell]
+            since, value = float(self._since[n]), float(self._value[n])
+            yield Deviation(signal, place, REPEATS, "up", since, value, float(before[cell]))

@@ -1,0 +1,60 @@
+"""Jobs that begin to stand again and again, as for a checkpoint that blocks."""
+
+import pytest
+
+from skewscope.engine.model.topology import Group, Node, Port, Topology
+from tests.support.symptom_world import SymptomWorld, topology
+
+PAUSE = ("wire.common_pause", "group", "A")
+
+
+def training(members: int = 4) -> Topology:
+    """Returns a job of some nodes that serves nothing."""
+    nodes = tuple(Node(f"n{n}", ports=(Port(f"n{n}", "ew", "east-west", 1e9),)) for n in range(members))
+    return Topology(nodes, (Group("A", "data-parallel", tuple(node.name for node in nodes)),))
+
+
+def incidents_of(stands: set[int], seconds: int = 90, length: float = 1.4, fleet: Topology | None = None):
+    """Returns the symptoms of a job whose members all pause for `length` seconds before some ticks, else for 66 ms."""
+    world = SymptomWorld(fleet=fleet or training())
+    for second in range(seconds):
+        world.tick({PAUSE: length if second in stands else 0.066 + 0.001 * (second % 3)})
+    return world, world.incidents()
+
+
+def every(distance: int, start: int, end: int = 90) -> set[int]:
+    return set(range(start, end, distance))
+
+
+@pytest.mark.parametrize("distance", [4, 5, 7])
+def test_a_job_that_begins_to_stand_again_and_again_is_told_at_the_third_time(distance: int) -> None:
+    stands = every(distance, 31)
+    world, found = incidents_of(stands)
+    assert [(one.condition, one.kind, one.name) for one in found] == [("slow-steps", "group", "A")]
+    assert found[0].opened_at - world.start <= 31 + 3 * distance + 1
+    assert found[0].candidates[0] == "checkpoint-stall"
+
+
+def test_it_ends_after_the_last_time() -> None:
+    _, (found,) = incidents_of(every(5, 31, 60), seconds=140)
+    assert found.state == "resolved"
+
+
+@pytest.mark.parametrize(
+    "stands",
+    [
+        pytest.param(every(5, 3), id="as often from the start on"),
+        pytest.param({31, 36}, id="twice"),
+        pytest.param(every(20, 25), id="each twenty seconds"),
+    ],
+)
+def test_what_is_part_of_the_work_or_seldom_is_not(stands: set[int]) -> None:
+    assert incidents_of(stands)[1] == []
+
+
+def test_collections_of_garbage_are_not() -> None:
+    assert incidents_of(every(5, 31), length=0.3)[1] == []
+
+
+def test_what_serves_pauses_when_nothing_is_asked_of_it() -> None:
+    assert incidents_of(every(5, 31), fleet=topology())[1] == []
