@@ -50,7 +50,7 @@ class MlperfParser:
     timed: bool = False
     """Whether the run tracks the time of its steps."""
     stepped: list[tuple[LogLine, RateMark]] = field(default_factory=list)
-    """Statistics that give a rate and no time of a step, but the number of steps, until it is known what their mean is."""
+    """Statistics that give a rate and the number of steps, until it is known whether it is a mean of all of them."""
 
     def read_line(self, line: LogLine, steps: StepReader) -> None:
         """Adds the rate of an event.

@@ -12,9 +12,9 @@ from skewscope.engine.model.arrays import F64
 
 MIN_INTERVALS = 10
 TOLERANCE, MIN_SHARE = 0.02, 0.9
-"""Rates are means since the begin if the time that they say of the steps between two lines is that between the lines, to
-this part of it, in such a share of all. In Mask R-CNN of rounds 2.1 and 3.0 of MLPerf it is so in each of twelve logs
-(all lines), in 23 others of rounds 2.1 to 5.1 in at most 18 % of the lines."""
+"""Rates are means since the begin if the time that they say of the steps between two lines is that between the lines,
+to this part of it, in such a share of all. In each of twelve logs of Mask R-CNN of rounds 2.1 and 3.0 of MLPerf it is
+so in all lines, in 23 others of rounds 2.1 to 5.1 in at most 18 % of them."""
 
 
 class RateMark(NamedTuple):
@@ -28,7 +28,7 @@ class RateMark(NamedTuple):
 
 
 def split_running_means(marks: Sequence[RateMark], batch: float) -> list[float] | None:
-    """Returns the rate of the steps since the mark before, of each mark but the first; None where rates are no such means.
+    """Returns of each mark but the first the rate of the steps since the one before; None where rates are no such means.
 
     A rate is NaN where no time passed.
 
