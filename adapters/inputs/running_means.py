@@ -28,7 +28,7 @@ class RateMark(NamedTuple):
 
 
 def split_running_means(marks: Sequence[RateMark], batch: float) -> list[float] | None:
-    """Returns of each mark but the first the rate of the steps since the one before; None where rates are no such means.
+    """Returns of each mark but the first the rate of the steps since the one before, or None: rates are no such means.
 
     A rate is NaN where no time passed.
 
