@@ -3,19 +3,20 @@
 Statistics (`tracked_stats`) give samples a second and the time of a step; without the latter it is
 `global_batch_size` by samples a second. Up to round 2.1, samples a second have an event of their own (`throughput`),
 which counts where no statistics give them. Where a run has neither, both follow from the samples between `block_start`
-and `block_stop`.
+and `block_stop`. Rates that are means since the run began (Mask R-CNN) are taken apart.
 """
 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs import megatron_log, nemo_log
 from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.running_means import RateMark, split_running_means
 from skewscope.adapters.inputs.training_steps import STEP_DURATION, LogLine, StepReader, read_steps
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
@@ -48,6 +49,8 @@ class MlperfParser:
     """Whether statistics give the rate."""
     timed: bool = False
     """Whether the run tracks the time of its steps."""
+    stepped: list[tuple[LogLine, RateMark]] = field(default_factory=list)
+    """Statistics that give a rate and the number of steps, until it is known whether it is a mean of all of them."""
 
     def read_line(self, line: LogLine, steps: StepReader) -> None:
         """Adds the rate of an event.
@@ -62,13 +65,25 @@ class MlperfParser:
         if key == "global_batch_size":
             self.batch = positive_number(value) or self.batch
         elif key == "tracked_stats" and isinstance(value, dict):
-            self._read_stats(value, LogLine(line.number, "", time), steps)
+            self._read_stats(event, value, LogLine(line.number, "", time), steps)
         elif key == "throughput" and not self.tracked and (rate := positive_number(value)):
             self._hold_rate(LogLine(line.number, "", time), rate, steps)
         elif key in ("block_start", "block_stop"):
             self._read_block(event, LogLine(line.number, "", time), steps)
 
     def finish(self, steps: StepReader) -> None:
+        """Adds the rates that were held."""
+        self._add_held(steps)
+        marks = [mark for _, mark in self.stepped]
+        split = split_running_means(marks, self.batch) if self.batch else None
+        # Of means since the begin, the first says nothing of the steps before it alone.
+        rates = [mark.rate for mark in marks] if split is None else [math.nan, *split]
+        for (line, _), rate in zip(self.stepped, rates, strict=True):
+            if not math.isnan(rate):
+                self._add_rate(line, rate, steps)
+        self.stepped = []
+
+    def _add_held(self, steps: StepReader) -> None:
         """Adds the rate of the last block or event, where no statistics gave it."""
         if last := self.held or self.derived:
             self._add_rate(*last, steps)
@@ -79,7 +94,7 @@ class MlperfParser:
             self._add_rate(*self.held, steps)
         self.held, self.derived, self.block = (line, rate), None, None
 
-    def _read_stats(self, stats: dict[str, Any], line: LogLine, steps: StepReader) -> None:
+    def _read_stats(self, event: dict[str, Any], stats: dict[str, Any], line: LogLine, steps: StepReader) -> None:
         seconds = next((found for name in STEP_TIMES if (found := positive_number(stats.get(name)))), None)
         if seconds is not None and line.time is not None:
             # The first step is the set-up as well.
@@ -89,14 +104,17 @@ class MlperfParser:
         if rate := positive_number(stats.get("throughput")):
             self.held = self.derived = self.block = None
             self.tracked = True
-            self._add_rate(line, rate, steps)
+            step = positive_number(metadata_of(event).get("step"))
+            if step is None or self.timed or line.time is None:
+                self._add_rate(line, rate, steps)
+            else:
+                self.stepped.append((line, RateMark(line.time, step, rate)))
 
     def _read_block(self, event: dict[str, Any], line: LogLine, steps: StepReader) -> None:
-        metadata = event.get("metadata")
-        samples = metadata.get("samples_count") if isinstance(metadata, dict) else None
+        samples = metadata_of(event).get("samples_count")
         done = 0.0 if samples == 0 else positive_number(samples) or math.nan
         if event["key"] == "block_start":
-            self.finish(steps)
+            self._add_held(steps)
             self.block = line.time or 0.0, done
         elif self.block:
             began, before = self.block
@@ -122,6 +140,12 @@ class MlperfParser:
         if not isinstance(event, dict) or not positive_number(event.get("time_ms")):
             raise InputError([Problem(self.file, line.number, "time_ms", f"{text!r:.60}", "milliseconds since 1970")])
         return event
+
+
+def metadata_of(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns what an event says of itself; nothing where that is no object."""
+    metadata = event.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def positive_number(value: object) -> float | None:

@@ -157,6 +157,26 @@ def test_a_log_that_names_no_gpu_is_of_one():
     assert "no column index: taken for GPU 0" in one.note
 
 
+def rows_at(times):
+    rows = "".join(f"2026/11/22 10:00:{time:06.3f}, {1410 + n} MHz\n" for n, time in enumerate(times))
+    return f"timestamp, clocks.sm [MHz]\n{rows}"
+
+
+def test_a_log_of_one_gpu_may_have_ten_polls_each_second():
+    # As `-lms 100` writes them: each 0.107 s or so, once with a pause.
+    times = [0.107 * n + 0.003 * (n % 3) + (0.4 if n > 30 else 0.0) for n in range(60)]
+    (one,) = read(nvidia_smi, rows_at(times))
+    assert (dict(one.labels)["gpu"], len(one.times)) == ("0", 60)
+    assert "no column index: taken for GPU 0" in one.note
+
+
+@pytest.mark.parametrize("gpus", [2, 8])
+def test_rows_of_one_poll_need_the_gpu_although_polls_follow_fast(gpus):
+    times = [0.1 * poll + 0.003 * gpu for poll in range(60) for gpu in range(gpus)]
+    with pytest.raises(InputError, match=r"n0\.csv:3: .*no column index or uuid, and two rows within"):
+        read(nvidia_smi, rows_at(times))
+
+
 def test_few_damaged_rows_are_left_out_with_a_warning():
     row = "2026/11/22 10:{:02}:{:02}.000, 0, 1410\n"
     rows = [row.format(*divmod(n, 60)) for n in range(400)]

@@ -187,6 +187,36 @@ def test_mlperf_counts_a_rate_once_that_statistics_give_as_well():
         assert samples(read(mlperf_log, text)) == {(DURATION, ""): [(210, 3.2)], (RATE, ""): [(210, 2.5)]}
 
 
+TRACKED = (
+    ':::MLLOG {{"time_ms": {}, "key": "tracked_stats", "value": {{"throughput": {}}}, "metadata": {{"step": {}}}}}\n'
+)
+
+
+def tracked_rates(rates, seconds):
+    """A log of rates, 50 steps of 8 samples apart, that took so many seconds."""
+    time, text = 1795341600000, MLPERF.splitlines(keepends=True)[0]
+    for n, (rate, passed) in enumerate(zip(rates, seconds, strict=True), start=1):
+        time += round(1000 * passed)
+        text += TRACKED.format(time, rate, 50 * n)
+    return text
+
+
+def test_mlperf_takes_rates_apart_that_are_means_since_the_begin():
+    # Fifty steps take 5 s, and once 15 s.
+    seconds = [9.0, *[5.0] * 6, 15.0, *[5.0] * 5]
+    means = [8 * 50 * n / sum(seconds[:n]) for n in range(1, len(seconds) + 1)]
+    found = samples(read(mlperf_log, tracked_rates(means, seconds)))
+    assert [value for _, value in found[(DURATION, "")]] == [one / 50 for one in seconds[1:]]
+    assert [value for _, value in found[(RATE, "")]] == [8 * 50 / one for one in seconds[1:]]
+
+
+@pytest.mark.parametrize("seconds", [[9.0, *[5.0] * 6, 15.0, *[5.0] * 5], [9.0, *[5.0] * 5]])
+def test_mlperf_leaves_rates_as_they_are_that_are_of_the_newest_steps(seconds):
+    rates = [8 * 50 / one for one in seconds]
+    found = samples(read(mlperf_log, tracked_rates(rates, seconds)))
+    assert [value for _, value in found[(RATE, "")]] == rates
+
+
 @pytest.mark.parametrize(
     "event",
     ['{"key": "tracked_stats"', "[1]", '{"time_ms": "now"}', '{"time_ms": true}', "[" * 5000, '{"time_ms": 1e400}'],
