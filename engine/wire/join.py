@@ -63,6 +63,11 @@ SAME_PERIOD = 1.5
 """Ratio to the group's period from which a member reads other rounds than the rest."""
 NORMAL_P95 = 1.645
 """Deviations of a normal distribution at its 95 % quantile."""
+STAND_TIMES = 4.0
+"""Periods for which all members pause where a job stands: single steps of up to 3.4 times the median are normal in
+completed MLPerf runs."""
+MIN_STAND = 0.5
+"""...and for at least so many seconds: of what is shorter, all members have their part in the same tick (judgement)."""
 SLOWEST_FACTOR = 1.1
 """Ratio to the median stage from which the longest counts as slowest: equal stages differ by a few hundredths."""
 
@@ -149,14 +154,18 @@ class _GroupBucket:
         stage = self.stage.table((groups, senders), np.where(age < FRESH_TICKS, latest, np.nan))
         slowest = np.where(np.isnan(stage), np.nan, _is_slowest_stage(stage))
         paused, again = _recent_values(self.pauses, room, (latest, age), reach)
-        common = np.where(again, self._common_pause(paused[PAUSE_LAYERS["wire.own_longest_pause"]]), np.nan)
+        still, longest = paused[PAUSE_LAYERS["wire.open_pause"]], paused[PAUSE_LAYERS["wire.own_longest_pause"]]
+        common = np.where(again, self._common_pause(longest), np.nan)
         # A port that carries little of a member's traffic pauses longer: its busiest port counts.
         self.agrees = _agrees(said, middle, before)
         paused[:2] = np.where(self.agrees[..., None], paused[:2], np.nan)
-        owed = self._line_stops(paused[PAUSE_LAYERS["wire.open_pause"]], stage)
+        owed = self._line_stops(still, stage)
         paused = _with_open_rounds(paused[:4], self.pauses.table(room, latest))
         pause, p95, stopped = (np.fmin.reduce(layer, axis=1) for layer in paused)
-        behind = np.where(again[:, None], np.stack((*compare_pauses(pause, p95), stopped)), np.nan)
+        # Where all stand, one does for a tick longer than another: none is late.
+        stands = (self._common_pause(np.fmax(longest, still)) > np.fmax(STAND_TIMES * self.period, MIN_STAND))[:, None]
+        lags = np.where(stands, np.nan, compare_pauses(pause, p95))
+        behind = np.where(again[:, None], np.stack((*lags, stopped)), np.nan)
         none = np.full_like(high, np.nan)
         rows = (lag, stage), (high, none), (last, slowest), (none, owed)
         by_rank = np.stack([np.fmax(np.where(spot, mesh, np.nan), line) for mesh, line in rows])

@@ -204,3 +204,4 @@ def test_what_all_members_pause_for_is_told_of_the_group() -> None:
     assert np.sum(pauses > 1.0) == 5
     assert np.median(pauses) < 2 * Shape().compute
     assert max(late.of("wire.common_pause", "G")) < 2 * Shape().compute
+    assert max(max(found.of("wire.onset_lag_p95", f"G:n{i}")) for i in range(4)) < Shape().compute
