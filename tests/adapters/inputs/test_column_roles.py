@@ -220,6 +220,7 @@ HOME = "time,gpu,Temperature (C),sm_clock_mhz,power_w,util_pct"
 PROPER = "time,gpu,gpu.temperature,gpu.sm_clock,gpu.power,gpu.util"
 
 
+@pytest.mark.slow
 def test_verdicts_are_those_of_the_same_table_with_proper_names(tmp_path):
     rows = [f"{T + t},{g},60,{700 if g == 1 and t > 200 else 1410},300,95" for t in range(500) for g in range(4)]
     told = []

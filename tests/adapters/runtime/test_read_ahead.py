@@ -105,7 +105,7 @@ def copied(source: Path, folder: Path) -> Path:
 
 
 @pytest.mark.usefixtures("anywhere")
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_judging_while_reading_changes_nothing_of_the_result(captured, monkeypatch, workers):
     before = replay(captured)
     assert before.incidents

@@ -206,7 +206,7 @@ def test_what_all_members_pause_for_is_told_of_the_group() -> None:
     assert max(late.of("wire.common_pause", "G")) < 2 * Shape().compute
 
 
-@pytest.mark.parametrize("distance", [5.3, 5.5, 5.77])
+@pytest.mark.parametrize("distance", [5.3, 5.77])
 def test_no_member_is_late_where_all_have_paused(distance: float) -> None:
     shape = Shape(compute=60e-3)
 

@@ -37,7 +37,9 @@ def walked(size, options=None):
     return texts
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize(
+    "size", [*SIZES[:2], pytest.param(SIZES[2], marks=pytest.mark.slow)], ids=lambda s: f"{s[0]}x{s[1]}"
+)
 def test_screens_are_as_they_were_accepted(golden, size):
     for name, text in walked(size).items():
         golden(f"{name}_{size[0]}x{size[1]}", text)
