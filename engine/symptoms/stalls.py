@@ -83,8 +83,9 @@ class RepeatedStalls:
 
     def _note(self, at: Index, value: F64, time: F64, usual: F64) -> None:
         """Notes steps that are long."""
-        first = at[self._count[at] < 1 + 1 / np.e]
+        # What is left of earlier ones is too little for a row.
         is_first = self._count[at] < 1 + 1 / np.e
+        first = at[is_first]
         self._quiet[first] = time[is_first] - np.fmax(self._newest[first], self._first[first])
         self._since[first], self._lost[first] = time[is_first], 0.0
         self._newest[at], self._value[at] = time, value

@@ -58,3 +58,14 @@ def test_collections_of_garbage_are_not() -> None:
 
 def test_what_serves_pauses_when_nothing_is_asked_of_it() -> None:
     assert incidents_of(every(5, 31), fleet=topology())[1] == []
+
+
+@pytest.mark.parametrize(("standing", "told"), [(range(4), [("slow-steps", "group", "A")]), (range(3, 4), [])])
+def test_most_ranks_must_stand_to_be_one_symptom_of_their_group(standing: range, told: list[tuple[str, ...]]) -> None:
+    world = SymptomWorld(fleet=training())
+    for second in range(60):
+        long = {n for n in standing if second in every(5, 31)}
+        lengths = {n: 1.4 if n in long else 0.066 + 0.001 * (second % 3) for n in range(4)}
+        world.tick({("wire.round_pause", "rank", f"A:n{n}"): length for n, length in lengths.items()})
+    found = [(one.condition, one.kind, one.name) for one in world.incidents()]
+    assert [one for one in found if one[1] == "group"] == told
