@@ -189,7 +189,8 @@ class Delays:
         texts = []
         for name, found in (("before", self.before), ("during", self.during)):
             some = np.array(found or [np.nan])
-            texts.append(f"{name} median {np.median(some):.3f} s, at most {some.max():.3f} s of {len(found)}")
+            median, high = np.quantile(some, (0.5, 0.99))
+            texts.append(f"{name} median {median:.3f} s, 99 % {high:.3f} s, at most {some.max():.3f} s of {len(found)}")
         return "; ".join(texts)
 
 

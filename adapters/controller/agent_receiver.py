@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import RLock
 
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.work_allowance import WorkAllowance
@@ -45,6 +45,8 @@ BROKEN_COST = 16_384
 WORK_RATE, WORK_BURST = float(MAX_COLUMNS), 16.0 * MAX_COLUMNS
 """Values a second that one sender may send in the long run, and at once after a pause. An agent with all its series
 sends a tenth of that; after an hour without a controller it sends the rest at this rate."""
+GIVE_WAY_SERIES = 2048
+"""After so many announced series, a body gives way to small ones of others: an agent has fewer."""
 SECOND_COST = 80.0 * MAX_COLUMNS
 """Values that a second of a processor counts for, whatever it was spent on: a sender may use an eightieth of one, and a
 fifth of a second at once. To announce all series of an agent takes a few hundredths."""
@@ -169,7 +171,13 @@ class AgentReceiver:
     """Seconds that the thread has used of a processor."""
     _shares: dict[str, WorkAllowance] = field(default_factory=dict)
     """Allowance of each node."""
-    _lock: Lock = field(default_factory=Lock)
+    give_way: Callable[[], None] | None = None
+    """Called while a long body is received; it may receive bodies of others."""
+    _given: float = 0.0
+    """Seconds of a processor that it used, so far."""
+    _taken: str = ""
+    """The node whose body is being received when way is given."""
+    _lock: RLock = field(default_factory=RLock)
     """Bodies are received in a thread of their own."""
 
     def __post_init__(self) -> None:
@@ -190,7 +198,7 @@ class AgentReceiver:
         """
         if allowed is not None:
             self._check_share(allowed)
-        begun, sender = self.cpu_time(), allowed
+        begun, given, sender = self.cpu_time(), self._given, allowed
         try:
             frames = self._read_frames(self._unpack(body, allowed), allowed)
             hello = next(frames)
@@ -201,7 +209,8 @@ class AgentReceiver:
                 return self._take(hello, found, bound=allowed is not None)
         finally:
             if sender is not None:
-                self._share_of(sender).use(SECOND_COST * (self.cpu_time() - begun))
+                own = self.cpu_time() - begun - (self._given - given)
+                self._share_of(sender).use(SECOND_COST * own)
 
     def _unpack(self, body: bytes, allowed: str | None) -> bytes:
         try:
@@ -223,13 +232,29 @@ class AgentReceiver:
             share = share or self._check_share(hello.node)
             yield hello
             for frame in frames:
-                work += FRAME_COST + (SERIES_COST * len(frame.series) if isinstance(frame, SeriesFrame) else 0)
+                count = len(frame.series) if isinstance(frame, SeriesFrame) else 0
+                work += FRAME_COST + SERIES_COST * count
+                if count >= GIVE_WAY_SERIES:
+                    self._give_way(hello.node)
                 yield frame
         finally:
             if share is not None:
                 share.use(work)
 
+    def _give_way(self, node: str) -> None:
+        """Lets others be received in the middle of a body; of the same node, nothing is until it is complete."""
+        if self.give_way is None or self._taken:
+            return
+        self._taken, begun = node, self.cpu_time()
+        try:
+            self.give_way()
+        finally:
+            self._taken = ""
+            self._given += self.cpu_time() - begun
+
     def _take(self, hello: HelloFrame, frames: Iterable[WireFrame], *, bound: bool) -> int:
+        if hello.node == self._taken:
+            raise ReceiverBusyError
         agent = self.agents.setdefault(hello.node, AgentState(hello.node))
         agent.version, agent.last_seen = hello.version, self.clock.now()
         boot = self._get_boot(agent, hello.boot)
@@ -313,6 +338,8 @@ class AgentReceiver:
         earlier = [one.tables[payload.table].keys for one in agent.boots.values() if payload.table in one.tables]
         fresh = 0
         for number, key in enumerate(new, known):
+            if number % GIVE_WAY_SERIES == GIVE_WAY_SERIES - 1:
+                self._give_way(agent.node)
             own = not bound or self._belongs_to(key, agent.node)
             if not own:
                 agent.foreign_series, agent.foreign_at = agent.foreign_series + 1, self.clock.now()

@@ -2,8 +2,10 @@
 
 What senders send must not be read on the event loop, where a second of work for one would be a second without answers
 for all. What waits is bounded for each sender and for all. A sender with much work waits behind those with little, and
-no sender waits for more than the job that has begun and the jobs of those that have had as little as itself. Senders
-with much work also wait while something more important runs: threads of Python take turns, so it would take longer.
+no sender waits for more than the job that has begun and the jobs of those that have had as little as itself. What the
+next job is expected to take counts as had: of those not heard before, the one with a small job comes first. A long job
+gives way to small ones of others. Senders with much work also wait while something more important runs: threads of
+Python take turns, so it would take longer.
 """
 
 import asyncio
@@ -26,6 +28,11 @@ MAX_JOBS_OF_ONE = 64
 """Jobs that may wait for one sender: an agent waits for an answer before it sends again."""
 FORGIVEN_RATE = 0.05
 """Seconds of work that a sender is forgiven each second; an agent needs a thousandth."""
+
+SMALL_S = 0.005
+"""Seconds of work up to which a sender does not wait for the end of a long job."""
+GIVE_WAY_S = 0.001
+"""Seconds for which a long job rests to let the event loop queue what has arrived."""
 
 LIGHT_S = 0.05
 """Seconds of work up to which a sender does not wait for what is more important."""
@@ -52,6 +59,7 @@ class WorkerFullError(Exception):
 class _Job:
     work: Callable[[], Result]
     done: Done
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -75,17 +83,26 @@ class FairWorker:
         self._name, self._timer, self._is_yielding = name, timer, is_yielding
         self._senders: dict[Hashable, _Sender] = {}
         self._order: list[tuple[float, int, Hashable]] = []
-        """A heap of the senders with waiting jobs: seconds of work, number, sender."""
+        """A heap of the senders with waiting jobs: seconds of work with that of the next job, number, sender."""
         self._numbers = itertools.count()
         self._waiting = 0
         self._finished: deque[tuple[Done, Result]] = deque()
+        self._given = 0.0
+        """Seconds that the job that runs has given to others."""
+        self._gives_way = False
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
-    def submit(self, sender: Hashable, work: Callable[[], Result], done: Done) -> None:
+    def submit(self, sender: Hashable, work: Callable[[], Result], done: Done, seconds: float = 0.0) -> None:
         """Queues a job; call it on the event loop.
+
+        Args:
+            sender: whose job it is.
+            work: the job.
+            done: is called with what it returned.
+            seconds: how long it is expected to take, as far as that is known.
 
         Raises:
             WorkerFullError: too many jobs wait.
@@ -94,7 +111,7 @@ class FairWorker:
             known = self._senders.setdefault(sender, _Sender())
             if self._closed or self._waiting >= MAX_JOBS or len(known.jobs) >= MAX_JOBS_OF_ONE:
                 raise WorkerFullError
-            known.jobs.append(_Job(work, done))
+            known.jobs.append(_Job(work, done, seconds))
             self._waiting += 1
             if len(known.jobs) == 1:
                 self._enqueue(sender, known)
@@ -111,7 +128,19 @@ class FairWorker:
             self._condition.notify()
 
     def _enqueue(self, sender: Hashable, known: _Sender) -> None:
-        heapq.heappush(self._order, (known.worked.level(self._timer()), next(self._numbers), sender))
+        seconds = known.worked.level(self._timer()) + known.jobs[0].seconds
+        heapq.heappush(self._order, (seconds, next(self._numbers), sender))
+
+    def give_way(self) -> None:
+        """Runs the small jobs of others that wait; a long job calls it now and then."""
+        if self._gives_way:
+            return
+        self._gives_way, begun = True, self._timer()
+        time.sleep(GIVE_WAY_S)
+        while (sender := self._pop_small()) is not None:
+            self._run_next(sender)
+        self._gives_way = False
+        self._given += self._timer() - begun
 
     def _run(self) -> None:
         while True:
@@ -120,12 +149,24 @@ class FairWorker:
                 if self._closed:
                     return
                 sender = heapq.heappop(self._order)[2]
-                job = self._senders[sender].jobs[0]
-            begun = self._timer()
-            result = self._finish(job)
-            with self._condition:
-                self._leave(sender, self._timer() - begun)
-            self._deliver(job.done, result)
+            self._given = 0.0
+            self._run_next(sender)
+
+    def _run_next(self, sender: Hashable) -> None:
+        """Runs the next job of a sender, which is no longer in the order."""
+        with self._condition:
+            job = self._senders[sender].jobs[0]
+        begun, given = self._timer(), self._given
+        result = self._finish(job)
+        with self._condition:
+            self._leave(sender, self._timer() - begun - (self._given - given))
+        self._deliver(job.done, result)
+
+    def _pop_small(self) -> Hashable | None:
+        with self._condition:
+            if self._closed or not self._order or self._order[0][0] > SMALL_S:
+                return None
+            return heapq.heappop(self._order)[2]
 
     def _wait_for_turn(self) -> None:
         """Waits for a job that may begin now."""

@@ -39,7 +39,7 @@ from skewscope.adapters.controller.http_helpers import CALLER_KEY, error_respons
 from skewscope.adapters.controller.protocol import PEER_KEY, REQUEST_TIMEOUT, HttpConnection, RowsSender
 from skewscope.adapters.controller.store import StoreError, StoreReader
 from skewscope.adapters.controller.tls import TlsHandshake
-from skewscope.adapters.formats.row_protocol import MAX_PACKED_BYTES, ROWS_PATH, BadRowsError
+from skewscope.adapters.formats.row_protocol import MAX_PACKED_BYTES, ROWS_PATH, BadRowsError, unpacked_size
 from skewscope.adapters.sources.common import push_receiver
 from skewscope.kb.problems import InputError, SkewscopeError
 
@@ -83,6 +83,9 @@ each answer takes time from others."""
 REFUSAL_DELAY_S = 1.0
 """Seconds before these answers."""
 
+SECONDS_A_BYTE = 5e-8
+"""What a byte of an unpacked body is expected to take; a body with all series of an agent takes about so much."""
+
 log = logging.getLogger(__name__)
 
 
@@ -100,6 +103,7 @@ class ControllerApp:
     def __post_init__(self) -> None:
         self.access_control = AccessControl(self.controller.config)
         self._start_worker()
+        self.controller.receiver.give_way = self._rows_worker.give_way
         reader = StoreReader(self.controller.config.store, lambda: self.controller.is_store_pending)
         context = ApiContext(self.controller, reader)
         routes = [
@@ -164,8 +168,9 @@ class ControllerApp:
         """
         # Who may report for every node is told apart by connection.
         key = sender.connection if sender.node is None else sender.node
+        receive, seconds = partial(self.receive_rows, body, sender.node), SECONDS_A_BYTE * unpacked_size(body)
         try:
-            self._rows_worker.submit(key, partial(self.receive_rows, body, sender.node), partial(_pass_rows, done))
+            self._rows_worker.submit(key, receive, partial(_pass_rows, done), seconds)
         except WorkerFullError as error:
             _pass_rows(done, error)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from typing import IO, Any, TypeVar, cast
 
 import numpy as np
@@ -268,6 +268,7 @@ REDUCERS: Mapping[type, Callable[[Any], Any]] = {
     weakref.WeakKeyDictionary: lambda one: (weak_dictionary, (list(one.items()),)),
     weakref.ref: lambda one: (weak_reference, (one(),)),
     type(Lock()): lambda _: (new_lock, ()),
+    type(RLock()): lambda _: (new_reentrant_lock, ()),
 }
 
 
@@ -462,12 +463,17 @@ def new_lock() -> Any:
     return Lock()
 
 
+def new_reentrant_lock() -> Any:
+    """Returns a lock that nobody holds, and that its holder may take again."""
+    return RLock()
+
+
 class _Gone:
     """What a dead reference referred to."""
 
 
 MAKERS: tuple[Callable[..., Any], ...] = (
     *(array_view, local_function, fill_function, bound_method, bound_builtin),
-    *(identity_dictionary, mapping_proxy, weak_dictionary, weak_reference, new_lock),
+    *(identity_dictionary, mapping_proxy, weak_dictionary, weak_reference, new_lock, new_reentrant_lock),
 )
 _ = array  # its reconstructor is named in states

@@ -145,6 +145,15 @@ def decode_frames(unpacked: bytes) -> Iterator[WireFrame]:
         rest = rest[_HEAD.size + length :]
 
 
+def unpacked_size(body: bytes) -> int:
+    """Returns the bytes of the frames of a body as it declares them, at most `MAX_BYTES`; that where it does not."""
+    try:
+        size = zstandard.frame_content_size(body)
+    except zstandard.ZstdError:
+        return len(body)
+    return size if 0 <= size <= MAX_BYTES else MAX_BYTES
+
+
 def unpack(body: bytes) -> bytes:
     """Returns the frames of a body, as bytes.
 

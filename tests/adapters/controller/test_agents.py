@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from skewscope.adapters.controller.agent_receiver import (
     DISCARDED_SERIES,
     FOREIGN_NAMED_FOR,
+    GIVE_WAY_SERIES,
+    SECOND_COST,
     AgentReceiver,
     AgentSource,
     ForeignNodeError,
@@ -390,3 +392,36 @@ def test_an_agent_that_starts_again_and_again_may_announce_what_it_did_before():
         found.clock.t += 30.0
         found.receive(body(same, boot=f"b{boot}"), allowed="n0")
     assert found.agents["n0"].announcements.used < 2_001
+
+
+MANY = tuple(SeriesKey("host.softnet_squeezed", "node", "n0", f"cpu{n}") for n in range(3 * GIVE_WAY_SERIES))
+
+
+def test_a_long_body_gives_way_to_bodies_of_others_and_to_none_of_its_own_node():
+    found, answers = receiver(), []
+    found.receive(body(SeriesFrame(0, 0, (SeriesKey("host.load", "node", "n1"),)), node="n1"), "n1")
+
+    def give_way():
+        answers.append(found.receive(body(row(len(answers), 7.0), node="n1"), "n1"))
+        with pytest.raises(ReceiverBusyError):
+            found.receive(body(row(0, 1.0), boot="another"))
+
+    found.give_way = give_way
+    assert found.receive(body(SeriesFrame(0, 0, MANY), row(5, *range(len(MANY)))), "n0") == 5
+    assert answers == [0, 1, 2, 3], "once after it was read, and three times while its series are announced"
+    assert found.agents["n0"].boots["b"].tables[0].keys == list(MANY)
+    assert sorted(map(len, values(found))) == [1, 1, 1, 1, len(MANY)]
+
+
+@pytest.mark.parametrize("given", [0.0, 1.0])
+def test_what_others_take_meanwhile_is_not_counted_for_a_long_body(given):
+    found, used = receiver(), [0.0]
+    found.cpu_time = lambda: used[0]
+
+    def give_way():
+        used[0] += given
+
+    found.give_way = give_way
+    found.receive(body(SeriesFrame(0, 0, MANY)), "n0")
+    assert used[0] == 4 * given
+    assert found._shares["n0"].used < SECOND_COST / 50

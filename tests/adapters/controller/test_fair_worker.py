@@ -53,6 +53,53 @@ def test_senders_with_little_work_come_before_one_with_much():
     assert told == ["greedy", "n0", "n1", "n2", "greedy", "greedy", "greedy"]
 
 
+def test_a_small_job_comes_before_a_large_one_of_a_sender_not_heard_before():
+    """Ten senders that begin at the same time with large bodies once held up all others until the last was read."""
+    work, told = Work(), []
+
+    async def submit_all():
+        ended = asyncio.Event()
+
+        def done(name):
+            told.append(name)
+            if len(told) == 6:
+                ended.set()
+
+        for sender, seconds in [("first", 0.0), *[(f"large{n}", 0.3) for n in range(3)], ("n0", 0.0), ("n1", 1e-5)]:
+            work.worker.submit(sender, work.job(sender, seconds), done, seconds)
+        work.go.set()
+        async with asyncio.timeout(20):
+            await ended.wait()
+        work.worker.close()
+
+    asyncio.run(submit_all())
+    assert told == ["first", "n0", "n1", "large0", "large1", "large2"]
+
+
+def test_a_long_job_gives_way_to_small_ones_which_count_for_their_senders():
+    work, told = Work(), asyncio.Queue()
+
+    def long():
+        work.go.wait(10.0)
+        work.t += 0.1
+        work.worker.give_way()
+        work.order.append("long")
+
+    async def play():
+        work.worker.submit("long", long, told.put_nowait)
+        work.worker.submit("long", work.job("next", 0.0), told.put_nowait)
+        work.worker.submit("large", work.job("large", 0.3), told.put_nowait, 0.3)
+        work.worker.submit("small", work.job("small", 0.06), told.put_nowait)
+        work.go.set()
+        async with asyncio.timeout(20):
+            for _ in range(4):
+                await told.get()
+        work.worker.close()
+
+    asyncio.run(play())
+    assert work.order == ["small", "long", "next", "large"], "0.1 s are counted for the long one, not 0.16"
+
+
 def test_two_greedy_senders_take_turns():
     work = Work()
     told = asyncio.run(work.finish([("a", 2.0)] * 3 + [("b", 2.0)] * 3))
