@@ -7,6 +7,7 @@ silent port in it, replays it in this process and prints the processor seconds o
 
 import argparse
 import json
+import os
 import resource
 import tempfile
 import time
@@ -23,6 +24,7 @@ GPUS, PORTS = 4, 2
 DAY_S = 86_400
 MONTH_S = 30 * DAY_S
 START = 1_780_000_005
+MAX_BYTES = 4 << 30
 
 
 def write_recording(folder: Path, nodes: int, seconds: int, period: int) -> None:
@@ -98,6 +100,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the recording is, or is written; default: a temporary one")
     wanted = parser.parse_args()
     seconds = int(wanted.hours * 3600)
+    # 30 days are more than what a recording may hold by default.
+    os.environ.setdefault("SKEWSCOPE_MAX_BYTES", str(MAX_BYTES))
     with tempfile.TemporaryDirectory() as scratch:
         folder = wanted.folder or Path(scratch) / "long"
         if not (folder / "recording.yaml").exists():
