@@ -11,6 +11,7 @@ import os
 import resource
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,8 @@ DAY_S = 86_400
 MONTH_S = 30 * DAY_S
 START = 1_780_000_005
 MAX_BYTES = 4 << 30
+Totals = defaultdict[tuple[str, int, int], float]
+"""What each counter of a port has counted, by (signal, node, port): it goes on from one day to the next."""
 
 
 def write_recording(folder: Path, nodes: int, seconds: int, period: int) -> None:
@@ -33,20 +36,20 @@ def write_recording(folder: Path, nodes: int, seconds: int, period: int) -> None
     ports = [{"name": f"p{n}", "network": "east-west", "speed": "400 Gbit/s"} for n in range(PORTS)]
     fleet = [{"name": f"n{n}", "gpus": GPUS, "ports": ports} for n in range(nodes)]
     (folder / "topology.yaml").write_text(json.dumps({"version": 1, "nodes": fleet}))
-    inputs = []
+    inputs, totals = [], Totals(float)
     for day in range(-(-seconds // DAY_S)):
         begin, end = day * DAY_S, min(seconds, (day + 1) * DAY_S)
-        write_table(folder / f"day-{day:02}.parquet", nodes, np.arange(begin, end, period), seconds)
+        write_table(folder / f"day-{day:02}.parquet", nodes, np.arange(begin, end, period), seconds, totals)
         inputs.append({"kind": "parquet", "path": f"day-{day:02}.parquet"})
     (folder / "recording.yaml").write_text(json.dumps({"version": 1, "topology": "topology.yaml", "inputs": inputs}))
 
 
-def write_table(path: Path, nodes: int, ages: np.ndarray, whole: int) -> None:
+def write_table(path: Path, nodes: int, ages: np.ndarray, whole: int, totals: Totals) -> None:
     """Writes the samples of a day as a long table, scrape after scrape."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    columns = list(series_values(nodes, ages, whole))
+    columns = list(series_values(nodes, ages, whole, totals))
     words = sorted({word for _, labels, _ in columns for word in labels.values()} | {name for name, _, _ in columns})
     at = {word: n for n, word in enumerate(words)}
     texts = {"signal": [at[name] for name, _, _ in columns]}
@@ -60,8 +63,10 @@ def write_table(path: Path, nodes: int, ages: np.ndarray, whole: int) -> None:
     pq.write_table(pa.table({**table, "value": values}), path, row_group_size=1 << 20)
 
 
-def series_values(nodes: int, ages: np.ndarray, whole: int) -> Iterator[tuple[str, dict[str, str], np.ndarray]]:
-    """Yields (signal, labels, [scrape] values) of every series."""
+def series_values(
+    nodes: int, ages: np.ndarray, whole: int, totals: Totals
+) -> Iterator[tuple[str, dict[str, str], np.ndarray]]:
+    """Yields (signal, labels, [scrape] values) of every series; `totals` are brought up to date."""
     rng = np.random.default_rng(int(ages[0]) + 1)
     load = 0.8 + 0.1 * np.sin(2 * np.pi * ages / DAY_S)
     late = ages > whole // 2
@@ -85,7 +90,9 @@ def series_values(nodes: int, ages: np.ndarray, whole: int) -> Iterator[tuple[st
             silent = late & (n == nodes // 2) & (port == 1)
             for signal, rate in (("port.rx_bytes", 4e9), ("port.tx_bytes", 4e9)):
                 each = np.where(silent, 0.0, rate * load * (1 + 0.05 * rng.standard_normal(len(ages))))
-                yield signal, labels, np.round(ages[0] * rate + np.cumsum(each) * np.diff(ages, prepend=ages[0] - 15))
+                carried = np.round(totals[signal, n, port] + np.cumsum(each * np.diff(ages, prepend=ages[0] - 15)))
+                totals[signal, n, port] = carried[-1]
+                yield signal, labels, carried
             for signal in ("port.rx_discards", "port.rx_crc_errors", "port.link_down_events"):
                 yield signal, labels, np.zeros(len(ages))
             yield "port.state", labels, np.full(len(ages), 4.0)
@@ -115,7 +122,8 @@ def main() -> None:
         outcome = replay(folder)
         whole_s = time.process_time() - began
     ticks = seconds // wanted.period
-    print(f"{outcome.samples} samples over {span / 3600:.1f} h; {[i.condition for i in outcome.incidents]}")
+    found = Counter(one.condition for one in outcome.incidents)
+    print(f"{outcome.samples} samples over {span / 3600:.1f} h; {dict(found)}")
     print(f"read {read_s:.1f} s, all {whole_s:.1f} s, {(whole_s - read_s) / ticks * 1e3:.2f} ms a scrape")
     print(f"30 days: {whole_s * MONTH_S / seconds / 60:.1f} min")
     print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
