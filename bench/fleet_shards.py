@@ -180,6 +180,10 @@ def measure_large(on_ray: OnRay, single: dict, options: argparse.Namespace) -> l
         measured = first + [one for size in some for one in on_ray.run([size], options.ticks, options.warm)]
         found = [measured[n % len(measured)] for n in range(len(sizes))]
     print_row(f"{len(sizes)} shards of {found[0]['nodes']}", found, single)
+    alike = in_process(options.large, options.ticks, options.warm)
+    print_row("one process", [alike], single)
+    alone, together = (cost(some) / cost([alike]) for some in (first, found))
+    print(f"a shard costs {alone:.2f} of one process with as many nodes alone, {together:.2f} beside the others")
     return found
 
 
