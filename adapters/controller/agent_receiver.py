@@ -178,7 +178,7 @@ class AgentReceiver:
     _taken: str = ""
     """The node whose body is being received when way is given."""
     _lock: RLock = field(default_factory=RLock)
-    """Bodies are received in a thread of their own."""
+    """Bodies are received in a thread of their own, and small ones in the middle of a long one."""
 
     def __post_init__(self) -> None:
         self.sink = BatchSink(self.clock)
@@ -254,7 +254,8 @@ class AgentReceiver:
 
     def _take(self, hello: HelloFrame, frames: Iterable[WireFrame], *, bound: bool) -> int:
         if hello.node == self._taken:
-            raise ReceiverBusyError
+            why = f"another body of {hello.node!r} is being received; send it again in a moment"
+            raise ReceiverBusyError(why)
         agent = self.agents.setdefault(hello.node, AgentState(hello.node))
         agent.version, agent.last_seen = hello.version, self.clock.now()
         boot = self._get_boot(agent, hello.boot)

@@ -88,8 +88,7 @@ class FairWorker:
         self._waiting = 0
         self._finished: deque[tuple[Done, Result]] = deque()
         self._given = 0.0
-        """Seconds that the job that runs has given to others."""
-        self._gives_way = False
+        """Seconds that long jobs have given to others so far."""
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -132,14 +131,11 @@ class FairWorker:
         heapq.heappush(self._order, (seconds, next(self._numbers), sender))
 
     def give_way(self) -> None:
-        """Runs the small jobs of others that wait; a long job calls it now and then."""
-        if self._gives_way:
-            return
-        self._gives_way, begun = True, self._timer()
+        """Runs the small jobs of others that wait; a long job calls it now and then, one that is run by it does not."""
+        begun = self._timer()
         time.sleep(GIVE_WAY_S)
         while (sender := self._pop_small()) is not None:
             self._run_next(sender)
-        self._gives_way = False
         self._given += self._timer() - begun
 
     def _run(self) -> None:
@@ -149,7 +145,6 @@ class FairWorker:
                 if self._closed:
                     return
                 sender = heapq.heappop(self._order)[2]
-            self._given = 0.0
             self._run_next(sender)
 
     def _run_next(self, sender: Hashable) -> None:
