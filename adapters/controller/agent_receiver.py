@@ -45,8 +45,10 @@ BROKEN_COST = 16_384
 WORK_RATE, WORK_BURST = float(MAX_COLUMNS), 16.0 * MAX_COLUMNS
 """Values a second that one sender may send in the long run, and at once after a pause. An agent with all its series
 sends a tenth of that; after an hour without a controller it sends the rest at this rate."""
-GIVE_WAY_SERIES = 2048
-"""After so many announced series, a body gives way to small ones of others: an agent has fewer."""
+UNBROKEN_S = 0.004
+"""Seconds of a body after which it gives way to small ones of others: that of an agent takes less."""
+CHECKED_SERIES = 256
+"""Announced series between two looks at the time."""
 SECOND_COST = 80.0 * MAX_COLUMNS
 """Values that a second of a processor counts for, whatever it was spent on: a sender may use an eightieth of one, and a
 fifth of a second at once. To announce all series of an agent takes a few hundredths."""
@@ -171,10 +173,14 @@ class AgentReceiver:
     """Seconds that the thread has used of a processor."""
     _shares: dict[str, WorkAllowance] = field(default_factory=dict)
     """Allowance of each node."""
+    timer: Callable[[], float] = time.perf_counter
+    """Seconds."""
     give_way: Callable[[], None] | None = None
     """Called while a long body is received; it may receive bodies of others."""
     _given: float = 0.0
     """Seconds of a processor that it used, so far."""
+    _unbroken_since: float = 0.0
+    """When the body began, or last gave way."""
     _taken: str = ""
     """The node whose body is being received when way is given."""
     _lock: RLock = field(default_factory=RLock)
@@ -199,6 +205,7 @@ class AgentReceiver:
         if allowed is not None:
             self._check_share(allowed)
         begun, given, sender = self.cpu_time(), self._given, allowed
+        self._unbroken_since = self.timer()
         try:
             frames = self._read_frames(self._unpack(body, allowed), allowed)
             hello = next(frames)
@@ -232,18 +239,16 @@ class AgentReceiver:
             share = share or self._check_share(hello.node)
             yield hello
             for frame in frames:
-                count = len(frame.series) if isinstance(frame, SeriesFrame) else 0
-                work += FRAME_COST + SERIES_COST * count
-                if count >= GIVE_WAY_SERIES:
-                    self._give_way(hello.node)
+                work += FRAME_COST + (SERIES_COST * len(frame.series) if isinstance(frame, SeriesFrame) else 0)
+                self._give_way_if_due(hello.node)
                 yield frame
         finally:
             if share is not None:
                 share.use(work)
 
-    def _give_way(self, node: str) -> None:
-        """Lets others be received in the middle of a body; of the same node, nothing is until it is complete."""
-        if self.give_way is None or self._taken:
+    def _give_way_if_due(self, node: str) -> None:
+        """Lets others be received in the middle of a long body; of the same node, nothing is until it is complete."""
+        if self.give_way is None or self._taken or self.timer() - self._unbroken_since < UNBROKEN_S:
             return
         self._taken, begun = node, self.cpu_time()
         try:
@@ -251,6 +256,7 @@ class AgentReceiver:
         finally:
             self._taken = ""
             self._given += self.cpu_time() - begun
+            self._unbroken_since = self.timer()
 
     def _take(self, hello: HelloFrame, frames: Iterable[WireFrame], *, bound: bool) -> int:
         if hello.node == self._taken:
@@ -339,8 +345,8 @@ class AgentReceiver:
         earlier = [one.tables[payload.table].keys for one in agent.boots.values() if payload.table in one.tables]
         fresh = 0
         for number, key in enumerate(new, known):
-            if number % GIVE_WAY_SERIES == GIVE_WAY_SERIES - 1:
-                self._give_way(agent.node)
+            if number % CHECKED_SERIES == 0:
+                self._give_way_if_due(agent.node)
             own = not bound or self._belongs_to(key, agent.node)
             if not own:
                 agent.foreign_series, agent.foreign_at = agent.foreign_series + 1, self.clock.now()
@@ -380,6 +386,7 @@ class AgentReceiver:
         if rows and self.sink.is_crowded:
             raise ReceiverBusyError
         for row in rows:
+            self._give_way_if_due(agent.node)
             if row.sequence <= boot.last_sequence:
                 agent.repeated_rows += 1
                 continue

@@ -4,8 +4,9 @@ What senders send must not be read on the event loop, where a second of work for
 for all. What waits is bounded for each sender and for all. A sender with much work waits behind those with little, and
 no sender waits for more than the job that has begun and the jobs of those that have had as little as itself. What the
 next job is expected to take counts as had: of those not heard before, the one with a small job comes first. A long job
-gives way to small ones of others. Senders with much work also wait while something more important runs: threads of
-Python take turns, so it would take longer.
+gives way to small ones of others, and rests for as long as it has worked: what fills a processor would delay the event
+loop too. Senders with much work also wait while something more important runs: threads of Python take turns, so it
+would take longer.
 """
 
 import asyncio
@@ -31,8 +32,8 @@ FORGIVEN_RATE = 0.05
 
 SMALL_S = 0.005
 """Seconds of work up to which a sender does not wait for the end of a long job."""
-GIVE_WAY_S = 0.001
-"""Seconds for which a long job rests to let the event loop queue what has arrived."""
+LEAST_REST_S, MOST_REST_S = 0.001, 0.02
+"""Bounds on the seconds for which a long job rests."""
 
 LIGHT_S = 0.05
 """Seconds of work up to which a sender does not wait for what is more important."""
@@ -89,6 +90,8 @@ class FairWorker:
         self._finished: deque[tuple[Done, Result]] = deque()
         self._given = 0.0
         """Seconds that long jobs have given to others so far."""
+        self._resumed = 0.0
+        """When the job that runs began, or went on after it had given way."""
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -131,12 +134,26 @@ class FairWorker:
         heapq.heappush(self._order, (seconds, next(self._numbers), sender))
 
     def give_way(self) -> None:
-        """Runs the small jobs of others that wait; a long job calls it now and then, one that is run by it does not."""
-        begun = self._timer()
-        time.sleep(GIVE_WAY_S)
-        while (sender := self._pop_small()) is not None:
-            self._run_next(sender)
-        self._given += self._timer() - begun
+        """Runs the small jobs of others that wait or come while it rests; a long job calls it now and then.
+
+        A job that is run by it must not.
+        """
+        begun, since = self._timer(), time.monotonic()
+        rest = min(max(begun - self._resumed, LEAST_REST_S), MOST_REST_S)
+        while self._rests(time.monotonic() - since, rest):
+            while (sender := self._pop_small()) is not None:
+                self._run_next(sender)
+        self._resumed = self._timer()
+        self._given += self._resumed - begun
+
+    def _rests(self, rested: float, rest: float) -> bool:
+        """Waits for a job, or for the end of a rest; returns whether it lasts."""
+        with self._condition:
+            if self._closed or (rested >= rest and not (self._is_yielding() and rested < MAX_YIELD_S)):
+                return False
+            if not self._order or self._order[0][0] > SMALL_S:
+                self._condition.wait(max(rest - rested, LEAST_REST_S))
+            return True
 
     def _run(self) -> None:
         while True:
@@ -152,6 +169,7 @@ class FairWorker:
         with self._condition:
             job = self._senders[sender].jobs[0]
         begun, given = self._timer(), self._given
+        self._resumed = begun
         result = self._finish(job)
         with self._condition:
             self._leave(sender, self._timer() - begun - (self._given - given))

@@ -6,7 +6,8 @@ payload) and its payload:
 * **hello** (0), first in each body: JSON `{"node", "boot", "version"}`; `boot` is new at each start of an agent, so
   that repeated rows are recognised by (node, boot, sequence).
 * **series** (1): JSON `{"table", "first", "series": [[signal, kind, entity, selector], ...]}`: columns `first`... of
-  a table. Series with the same sampling period share a table, so that rows have few gaps; tables only grow.
+  a table. Series with the same sampling period share a table, so that rows have few gaps; tables only grow. Many series
+  take several frames, so that none takes long to read.
 * **row** (2): `<QdII` sequence, time (seconds since 1970), table, count; then that many little-endian float64, NaN
   for a gap. A row may be shorter than its table.
 
@@ -37,10 +38,15 @@ MAX_COLUMNS = 1 << 16
 MAX_TABLES = 256
 MAX_FRAMES = 1 << 13
 """Limit on the frames of a body: more than an agent's largest batch holds, however short its rows are."""
-MAX_SIGNS = {b'"': 12 * MAX_COLUMNS, b",": 12 * MAX_COLUMNS, b"[": 2 * MAX_COLUMNS, b"{": MAX_COLUMNS}
-"""Limits on signs in all JSON frames of a body: somewhat more than the largest announcement has, names with such signs
-included. Checked before they are parsed: many small parts take a hundred times their size in memory, and a processor
-that nothing else gets meanwhile."""
+SERIES_A_FRAME = 2048
+"""Series that are announced in one frame."""
+MAX_SERIES_A_FRAME = 2 * SERIES_A_FRAME
+MAX_JSON_BYTES = 1 << 22
+"""Limit on a JSON frame, which is parsed without a pause: as many series with the longest names."""
+SIGNS_A_SERIES = {b'"': 12, b",": 12, b"[": 2, b"{": 1}
+"""Limits on signs in JSON for each series that a frame or a body may have: somewhat more than an announcement has, with
+names that hold such signs. Checked before it is parsed: many small parts take a hundred times their size in memory, and
+a processor that nothing else gets meanwhile."""
 MAX_HELLO_BYTES = 1 << 14
 """Limit on a hello: three names, each character escaped."""
 MAX_TEXT = 512
@@ -88,7 +94,17 @@ WireFrame = HelloFrame | SeriesFrame | RowFrame
 
 def encode(frames: Iterable[WireFrame]) -> bytes:
     """Encodes a body."""
-    return zstandard.ZstdCompressor(level=1).compress(b"".join(_encode_frame(frame) for frame in frames))
+    parts = (_encode_frame(part) for frame in frames for part in _split(frame))
+    return zstandard.ZstdCompressor(level=1).compress(b"".join(parts))
+
+
+def _split(frame: WireFrame) -> Iterator[WireFrame]:
+    """Yields an announcement as frames that a receiver takes; another frame as it is."""
+    if not isinstance(frame, SeriesFrame) or len(frame.series) <= SERIES_A_FRAME:
+        yield frame
+        return
+    for start in range(0, len(frame.series), SERIES_A_FRAME):
+        yield SeriesFrame(frame.table, frame.first + start, frame.series[start : start + SERIES_A_FRAME])
 
 
 def _encode_frame(frame: WireFrame) -> bytes:
@@ -122,7 +138,7 @@ def decode_frames(unpacked: bytes) -> Iterator[WireFrame]:
         BadRowsError: the body does not follow the protocol, or exceeds its limits.
     """
     rest = memoryview(unpacked)
-    first, signs = True, dict.fromkeys(MAX_SIGNS, 0)
+    first, signs = True, dict.fromkeys(SIGNS_A_SERIES, 0)
     frames = series = 0
     while rest or first:
         frames += 1
@@ -181,13 +197,11 @@ def _decode_json(kind: int, payload: memoryview, signs: dict[bytes, int]) -> Hel
     """Returns a hello or an announcement; `signs` counts those of all frames of the body."""
     if kind not in (HELLO, SERIES):
         raise BadRowsError(f"a frame of kind {kind}")
-    if kind == HELLO and len(payload) > MAX_HELLO_BYTES:
-        raise BadRowsError(f"a hello of {len(payload)} bytes, more than {MAX_HELLO_BYTES}")
+    most = MAX_HELLO_BYTES if kind == HELLO else MAX_JSON_BYTES
+    if len(payload) > most:
+        raise BadRowsError(f"{'a hello' if kind == HELLO else 'series'} of {len(payload)} bytes, more than {most}")
     text = bytes(payload)
-    for sign, most in MAX_SIGNS.items():
-        signs[sign] += text.count(sign)
-        if signs[sign] > most:
-            raise BadRowsError(f"JSON frames with more than {most} times {sign.decode()}")
+    _check_signs(text, signs)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -201,10 +215,23 @@ def _decode_json(kind: int, payload: memoryview, signs: dict[bytes, int]) -> Hel
     series = data.get("series")
     if not isinstance(series, list):
         raise BadRowsError("series that are no list")
+    if len(series) > MAX_SERIES_A_FRAME:
+        raise BadRowsError(f"{len(series)} series in one frame, more than {MAX_SERIES_A_FRAME}")
     table, first = _parse_bounded_int(data.get("table"), MAX_TABLES), _parse_bounded_int(data.get("first"), MAX_COLUMNS)
     if first + len(series) > MAX_COLUMNS:
         raise BadRowsError(f"a table of {first + len(series)} columns, more than {MAX_COLUMNS}")
     return SeriesFrame(table, first, _parse_keys(series))
+
+
+def _check_signs(text: bytes, signs: dict[bytes, int]) -> None:
+    """Checks the parts of a JSON frame; `signs` counts those of all frames of the body."""
+    for sign, each in SIGNS_A_SERIES.items():
+        found = text.count(sign)
+        signs[sign] += found
+        bounds = (("a JSON frame", found, MAX_SERIES_A_FRAME), ("JSON frames", signs[sign], MAX_COLUMNS))
+        for where, many, series in bounds:
+            if many > each * series:
+                raise BadRowsError(f"{where} with more than {each * series} times {sign.decode()}")
 
 
 def _decode_row(payload: memoryview) -> RowFrame:

@@ -1,6 +1,7 @@
 """Rows of agents: taken once, only of who may tell them, only of what was announced."""
 
 import asyncio
+import itertools
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -10,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skewscope.adapters.controller.agent_receiver import (
+    CHECKED_SERIES,
     DISCARDED_SERIES,
     FOREIGN_NAMED_FOR,
-    GIVE_WAY_SERIES,
     SECOND_COST,
+    UNBROKEN_S,
     AgentReceiver,
     AgentSource,
     ForeignNodeError,
@@ -22,7 +24,15 @@ from skewscope.adapters.controller.agent_receiver import (
 )
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
-from skewscope.adapters.formats.row_protocol import MAX_COLUMNS, BadRowsError, HelloFrame, RowFrame, SeriesFrame, encode
+from skewscope.adapters.formats.row_protocol import (
+    MAX_COLUMNS,
+    SERIES_A_FRAME,
+    BadRowsError,
+    HelloFrame,
+    RowFrame,
+    SeriesFrame,
+    encode,
+)
 from skewscope.adapters.sources.common.base import BATCH_COST, BatchSink
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.topology import Group, Node, Port, Topology
@@ -394,11 +404,20 @@ def test_an_agent_that_starts_again_and_again_may_announce_what_it_did_before():
     assert found.agents["n0"].announcements.used < 2_001
 
 
-MANY = tuple(SeriesKey("host.softnet_squeezed", "node", "n0", f"cpu{n}") for n in range(3 * GIVE_WAY_SERIES))
+MANY = tuple(SeriesKey("host.softnet_squeezed", "node", "n0", f"cpu{n}") for n in range(3 * SERIES_A_FRAME))
+CHECKS = 4 + 3 * SERIES_A_FRAME // CHECKED_SERIES + 1
+"""How often a body of them and a row may give way: with each frame, while series are announced, and with the row."""
+
+
+def slow(found):
+    """Lets each part of a body take longer than it may without giving way."""
+    steps = itertools.count()
+    found.timer = lambda: 2 * UNBROKEN_S * next(steps)
+    return found
 
 
 def test_a_long_body_gives_way_to_bodies_of_others_and_to_none_of_its_own_node():
-    found, answers = receiver(), []
+    found, answers = slow(receiver()), []
     found.receive(body(SeriesFrame(0, 0, (SeriesKey("host.load", "node", "n1"),)), node="n1"), "n1")
 
     def give_way():
@@ -408,20 +427,27 @@ def test_a_long_body_gives_way_to_bodies_of_others_and_to_none_of_its_own_node()
 
     found.give_way = give_way
     assert found.receive(body(SeriesFrame(0, 0, MANY), row(5, *range(len(MANY)))), "n0") == 5
-    assert answers == [0, 1, 2, 3], "once after it was read, and three times while its series are announced"
+    assert answers == list(range(CHECKS))
     assert found.agents["n0"].boots["b"].tables[0].keys == list(MANY)
-    assert sorted(map(len, values(found))) == [1, 1, 1, 1, len(MANY)]
+    assert sorted(map(len, values(found))) == [*[1] * CHECKS, len(MANY)]
+
+
+def test_a_short_body_gives_no_way():
+    found, times = receiver(), itertools.count()
+    found.timer = lambda: UNBROKEN_S / 100 * next(times)
+    found.give_way = pytest.fail
+    assert found.receive(body(TOLD, *(row(n, 1, 2) for n in range(30))), "n0") == 29
 
 
 @pytest.mark.parametrize("given", [0.0, 1.0])
 def test_what_others_take_meanwhile_is_not_counted_for_a_long_body(given):
-    found, used = receiver(), [0.0]
+    found, used = slow(receiver()), [0.0]
     found.cpu_time = lambda: used[0]
 
     def give_way():
         used[0] += given
 
     found.give_way = give_way
-    found.receive(body(SeriesFrame(0, 0, MANY)), "n0")
-    assert used[0] == 4 * given
+    found.receive(body(SeriesFrame(0, 0, MANY), row(5, 1.0)), "n0")
+    assert used[0] == CHECKS * given
     assert found._shares["n0"].used < SECOND_COST / 50

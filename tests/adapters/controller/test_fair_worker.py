@@ -100,6 +100,29 @@ def test_a_long_job_gives_way_to_small_ones_which_count_for_their_senders():
     assert work.order == ["small", "long", "next", "large"], "0.1 s are counted for the long one, not 0.16"
 
 
+def test_a_small_job_that_comes_while_a_long_one_rests_does_not_wait_for_its_end():
+    resting, order = threading.Event(), []
+    worker = FairWorker("test", is_yielding=lambda: "small" not in order)
+
+    def long():
+        resting.set()
+        worker.give_way()
+        order.append("long")
+
+    async def play():
+        told = asyncio.Queue()
+        worker.submit("long", long, told.put_nowait)
+        await asyncio.to_thread(resting.wait, 10.0)
+        worker.submit("small", lambda: order.append("small"), told.put_nowait)
+        async with asyncio.timeout(20):
+            await told.get()
+            await told.get()
+        worker.close()
+
+    asyncio.run(play())
+    assert order == ["small", "long"]
+
+
 def test_two_greedy_senders_take_turns():
     work = Work()
     told = asyncio.run(work.finish([("a", 2.0)] * 3 + [("b", 2.0)] * 3))
