@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
+from typing import Protocol
 
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.work_allowance import WorkAllowance
@@ -45,10 +46,8 @@ BROKEN_COST = 16_384
 WORK_RATE, WORK_BURST = float(MAX_COLUMNS), 16.0 * MAX_COLUMNS
 """Values a second that one sender may send in the long run, and at once after a pause. An agent with all its series
 sends a tenth of that; after an hour without a controller it sends the rest at this rate."""
-UNBROKEN_S = 0.004
-"""Seconds of a body after which it gives way to small ones of others: that of an agent takes less."""
 CHECKED_SERIES = 256
-"""Announced series between two looks at the time."""
+"""Announced series after which a body may give way."""
 SECOND_COST = 80.0 * MAX_COLUMNS
 """Values that a second of a processor counts for, whatever it was spent on: a sender may use an eightieth of one, and a
 fifth of a second at once. To announce all series of an agent takes a few hundredths."""
@@ -157,6 +156,16 @@ class AgentState:
             self.clock_offset, self._offset_since = late, arrived
 
 
+class OtherBodies(Protocol):
+    """Bodies that may be received in the middle of a long one."""
+
+    def is_way_due(self) -> bool:
+        """Returns whether the body has been received for long without a pause."""
+
+    def give_way(self) -> None:
+        """Receives bodies of others, and rests."""
+
+
 @dataclass
 class AgentReceiver:
     """All agents of a fleet."""
@@ -173,14 +182,10 @@ class AgentReceiver:
     """Seconds that the thread has used of a processor."""
     _shares: dict[str, WorkAllowance] = field(default_factory=dict)
     """Allowance of each node."""
-    timer: Callable[[], float] = time.perf_counter
-    """Seconds."""
-    give_way: Callable[[], None] | None = None
-    """Called while a long body is received; it may receive bodies of others."""
+    others: "OtherBodies | None" = None
+    """To which a long body gives way."""
     _given: float = 0.0
     """Seconds of a processor that it used, so far."""
-    _unbroken_since: float = 0.0
-    """When the body began, or last gave way."""
     _taken: str = ""
     """The node whose body is being received when way is given."""
     _lock: RLock = field(default_factory=RLock)
@@ -205,7 +210,6 @@ class AgentReceiver:
         if allowed is not None:
             self._check_share(allowed)
         begun, given, sender = self.cpu_time(), self._given, allowed
-        self._unbroken_since = self.timer()
         try:
             frames = self._read_frames(self._unpack(body, allowed), allowed)
             hello = next(frames)
@@ -248,15 +252,14 @@ class AgentReceiver:
 
     def _give_way_if_due(self, node: str) -> None:
         """Lets others be received in the middle of a long body; of the same node, nothing is until it is complete."""
-        if self.give_way is None or self._taken or self.timer() - self._unbroken_since < UNBROKEN_S:
+        if self.others is None or self._taken or not self.others.is_way_due():
             return
         self._taken, begun = node, self.cpu_time()
         try:
-            self.give_way()
+            self.others.give_way()
         finally:
             self._taken = ""
             self._given += self.cpu_time() - begun
-            self._unbroken_since = self.timer()
 
     def _take(self, hello: HelloFrame, frames: Iterable[WireFrame], *, bound: bool) -> int:
         if hello.node == self._taken:

@@ -32,6 +32,8 @@ FORGIVEN_RATE = 0.05
 
 SMALL_S = 0.005
 """Seconds of work up to which a sender does not wait for the end of a long job."""
+UNBROKEN_S = 0.004
+"""Seconds of a job after which it is to give way: one with what an agent sends takes less."""
 LEAST_REST_S, MOST_REST_S = 0.001, 0.02
 """Bounds on the seconds for which a long job rests."""
 
@@ -132,6 +134,10 @@ class FairWorker:
     def _enqueue(self, sender: Hashable, known: _Sender) -> None:
         seconds = known.worked.level(self._timer()) + known.jobs[0].seconds
         heapq.heappush(self._order, (seconds, next(self._numbers), sender))
+
+    def is_way_due(self) -> bool:
+        """Returns whether the job that runs has worked for long since it began or gave way."""
+        return self._timer() - self._resumed >= UNBROKEN_S
 
     def give_way(self) -> None:
         """Runs the small jobs of others that wait or come while it rests; a long job calls it now and then.

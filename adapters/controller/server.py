@@ -103,7 +103,7 @@ class ControllerApp:
     def __post_init__(self) -> None:
         self.access_control = AccessControl(self.controller.config)
         self._start_worker()
-        self.controller.receiver.give_way = self._rows_worker.give_way
+        self.controller.receiver.others = self._rows_worker
         reader = StoreReader(self.controller.config.store, lambda: self.controller.is_store_pending)
         context = ApiContext(self.controller, reader)
         routes = [

@@ -1,7 +1,6 @@
 """Rows of agents: taken once, only of who may tell them, only of what was announced."""
 
 import asyncio
-import itertools
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -15,7 +14,6 @@ from skewscope.adapters.controller.agent_receiver import (
     DISCARDED_SERIES,
     FOREIGN_NAMED_FOR,
     SECOND_COST,
-    UNBROKEN_S,
     AgentReceiver,
     AgentSource,
     ForeignNodeError,
@@ -409,15 +407,15 @@ CHECKS = 4 + 3 * SERIES_A_FRAME // CHECKED_SERIES + 1
 """How often a body of them and a row may give way: with each frame, while series are announced, and with the row."""
 
 
-def slow(found):
-    """Lets each part of a body take longer than it may without giving way."""
-    steps = itertools.count()
-    found.timer = lambda: 2 * UNBROKEN_S * next(steps)
-    return found
+class Others:
+    """Bodies that a long one gives way to, at each occasion or at none."""
+
+    def __init__(self, give_way, is_due=True):
+        self.give_way, self.is_way_due = give_way, lambda: is_due
 
 
 def test_a_long_body_gives_way_to_bodies_of_others_and_to_none_of_its_own_node():
-    found, answers = slow(receiver()), []
+    found, answers = receiver(), []
     found.receive(body(SeriesFrame(0, 0, (SeriesKey("host.load", "node", "n1"),)), node="n1"), "n1")
 
     def give_way():
@@ -425,29 +423,27 @@ def test_a_long_body_gives_way_to_bodies_of_others_and_to_none_of_its_own_node()
         with pytest.raises(ReceiverBusyError):
             found.receive(body(row(0, 1.0), boot="another"))
 
-    found.give_way = give_way
+    found.others = Others(give_way)
     assert found.receive(body(SeriesFrame(0, 0, MANY), row(5, *range(len(MANY)))), "n0") == 5
     assert answers == list(range(CHECKS))
     assert found.agents["n0"].boots["b"].tables[0].keys == list(MANY)
     assert sorted(map(len, values(found))) == [*[1] * CHECKS, len(MANY)]
 
 
-def test_a_short_body_gives_no_way():
-    found, times = receiver(), itertools.count()
-    found.timer = lambda: UNBROKEN_S / 100 * next(times)
-    found.give_way = pytest.fail
+def test_a_body_gives_no_way_before_it_is_due():
+    found = receiver(others=Others(pytest.fail, is_due=False))
     assert found.receive(body(TOLD, *(row(n, 1, 2) for n in range(30))), "n0") == 29
 
 
 @pytest.mark.parametrize("given", [0.0, 1.0])
 def test_what_others_take_meanwhile_is_not_counted_for_a_long_body(given):
-    found, used = slow(receiver()), [0.0]
+    found, used = receiver(), [0.0]
     found.cpu_time = lambda: used[0]
 
     def give_way():
         used[0] += given
 
-    found.give_way = give_way
+    found.others = Others(give_way)
     found.receive(body(SeriesFrame(0, 0, MANY), row(5, 1.0)), "n0")
     assert used[0] == CHECKS * given
     assert found._shares["n0"].used < SECOND_COST / 50

@@ -81,8 +81,11 @@ def test_a_long_job_gives_way_to_small_ones_which_count_for_their_senders():
 
     def long():
         work.go.wait(10.0)
+        assert not work.worker.is_way_due()
         work.t += 0.1
+        assert work.worker.is_way_due()
         work.worker.give_way()
+        assert not work.worker.is_way_due()
         work.order.append("long")
 
     async def play():
