@@ -52,7 +52,7 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Returns more workers than processors, since many tests wait for other processes and for the clock."""
     asked = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS", "")
-    return int(asked) if asked.isdecimal() else len(os.sched_getaffinity(0)) + 1
+    return int(asked) if asked.isdecimal() else len(os.sched_getaffinity(0)) + 2
 
 
 @pytest.fixture(scope="session")

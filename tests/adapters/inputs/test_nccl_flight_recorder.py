@@ -155,7 +155,10 @@ def test_a_label_that_is_no_time_of_writing_is_an_error(tmp_path, text):
         list(scan(source, Recording(tmp_path, Topology(), (source,))))
 
 
-@pytest.mark.parametrize(("lost", "is_cut"), [(0, False), (1, True), (3, False)])
+@pytest.mark.parametrize(
+    ("lost", "is_cut"),
+    [(1, True), pytest.param(0, False, marks=pytest.mark.slow), pytest.param(3, False, marks=pytest.mark.slow)],
+)
 def test_a_rank_without_a_dump_shifts_no_other(tmp_path, lost, is_cut):
     job = stopped_job()
     file = write(tmp_path / "dumps", job) / f"nccl_trace_rank_{lost}"
