@@ -103,10 +103,17 @@ def free_memory() -> float:
 
 def in_process(copies: int, ticks: int, warm: int, *, sick: bool = False) -> dict:
     """Returns what one process of its own measures, which no Ray is in."""
+    (found,) = in_processes([copies], ticks, warm, sick=sick)
+    return found
+
+
+def in_processes(sizes: list[int], ticks: int, warm: int, *, sick: bool = False) -> list[dict]:
+    """Returns what processes of these sizes measure, which run all at once and no Ray is in."""
     code = "import json; from bench.fleet_shards import Judged; "
-    code += f"print(json.dumps(Judged({copies}, {sick}).run({ticks}, {warm})))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    codes = [f"{code}print(json.dumps(Judged({size}, {sick}).run({ticks}, {warm})))" for size in sizes]
+    running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for code in codes]
+    texts = [one.communicate()[0] for one in running]
+    return [json.loads(text.splitlines()[-1]) for text in texts]
 
 
 class OnRay:
@@ -180,10 +187,14 @@ def measure_large(on_ray: OnRay, single: dict, options: argparse.Namespace) -> l
         measured = first + [one for size in some for one in on_ray.run([size], options.ticks, options.warm)]
         found = [measured[n % len(measured)] for n in range(len(sizes))]
     print_row(f"{len(sizes)} shards of {found[0]['nodes']}", found, single)
-    alike = in_process(options.large, options.ticks, options.warm)
-    print_row("one process", [alike], single)
-    alone, together = (cost(some) / cost([alike]) for some in (first, found))
-    print(f"a shard costs {alone:.2f} of one process with as many nodes alone, {together:.2f} beside the others")
+    alike = [in_process(options.large, options.ticks, options.warm)]
+    print_row("one process", alike, single)
+    print(f"a shard alone costs {cost(first) / cost(alike):.2f} of one process with as many nodes alone")
+    if at_once:
+        many = in_processes(sizes, options.ticks, options.warm)
+        print_row(f"{len(sizes)} processes", many, single)
+        print(f"a shard beside the others costs {cost(found) / cost(many):.2f} of a process beside as many,", end=" ")
+        print(f"and that one {cost(many) / cost(alike):.2f} of one alone")
     return found
 
 
