@@ -186,6 +186,8 @@ class AgentReceiver:
     """To which a long body gives way."""
     _given: float = 0.0
     """Seconds of a processor that it used, so far."""
+    _forgets: bool = False
+    """Whether the announced tables are to be forgotten before the next body is received."""
     _taken: str = ""
     """The node whose body is being received when way is given."""
     _lock: RLock = field(default_factory=RLock)
@@ -265,6 +267,7 @@ class AgentReceiver:
         if hello.node == self._taken:
             why = f"another body of {hello.node!r} is being received; send it again in a moment"
             raise ReceiverBusyError(why)
+        self._forget_tables()
         agent = self.agents.setdefault(hello.node, AgentState(hello.node))
         agent.version, agent.last_seen = hello.version, self.clock.now()
         boot = self._get_boot(agent, hello.boot)
@@ -288,12 +291,25 @@ class AgentReceiver:
                 self.agents.setdefault(node, AgentState(node, version, last_seen=self.clock.now()))
 
     def request_announcements(self) -> None:
-        """Forgets the announced tables; agents announce them again with their next rows."""
-        with self._lock:
-            for agent in self.agents.values():
-                agent.announcements.used = 0.0
-                for boot in agent.boots.values():
-                    boot.tables, boot.columns, boot.texts = {}, 0, {}
+        """Forgets the announced tables; agents announce them again with their next rows.
+
+        It does not wait for a body that is being received: then the next body begins with it.
+        """
+        self._forgets = True
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget_tables()
+            finally:
+                self._lock.release()
+
+    def _forget_tables(self) -> None:
+        if not self._forgets:
+            return
+        self._forgets = False
+        for agent in list(self.agents.values()):
+            agent.announcements.used = 0.0
+            for boot in agent.boots.values():
+                boot.tables, boot.columns, boot.texts = {}, 0, {}
 
     def _share_of(self, node: str) -> WorkAllowance:
         return self._shares.setdefault(node, WorkAllowance(WORK_RATE, WORK_BURST))

@@ -40,7 +40,7 @@ LEAST_REST_S, MOST_REST_S = 0.001, 0.02
 LIGHT_S = 0.05
 """Seconds of work up to which a sender does not wait for what is more important."""
 MAX_YIELD_S = 1.0
-"""Seconds for which those with more wait at most, ..."""
+"""Seconds for which those with more wait at most, before they begin and once more in all their rests, ..."""
 YIELD_STEP_S = 0.02
 """... looking again so often."""
 
@@ -93,7 +93,9 @@ class FairWorker:
         self._given = 0.0
         """Seconds that long jobs have given to others so far."""
         self._resumed = 0.0
-        """When the job that runs began, or went on after it had given way."""
+        """When the job that runs began, or continued after it had given way."""
+        self._yielded = 0.0
+        """Seconds for which it has rested longer than for others, for what is more important."""
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -144,18 +146,19 @@ class FairWorker:
 
         A job that is run by it must not.
         """
-        begun, since = self._timer(), time.monotonic()
+        begun, since, yielded = self._timer(), time.monotonic(), self._yielded
         rest = min(max(begun - self._resumed, LEAST_REST_S), MOST_REST_S)
-        while self._rests(time.monotonic() - since, rest):
+        while self._rests(time.monotonic() - since, rest, rest + MAX_YIELD_S - yielded):
             while (sender := self._pop_small()) is not None:
                 self._run_next(sender)
+        self._yielded = yielded + max(time.monotonic() - since - rest, 0.0)
         self._resumed = self._timer()
         self._given += self._resumed - begun
 
-    def _rests(self, rested: float, rest: float) -> bool:
-        """Waits for a job, or for the end of a rest; returns whether it lasts."""
+    def _rests(self, rested: float, rest: float, most: float) -> bool:
+        """Waits for a job, or for the end of a rest, which lasts `most` seconds while it yields; returns whether."""
         with self._condition:
-            if self._closed or (rested >= rest and not (self._is_yielding() and rested < MAX_YIELD_S)):
+            if self._closed or (rested >= rest and not (rested < most and self._is_yielding())):
                 return False
             if not self._order or self._order[0][0] > SMALL_S:
                 self._condition.wait(max(rest - rested, LEAST_REST_S))
@@ -175,7 +178,7 @@ class FairWorker:
         with self._condition:
             job = self._senders[sender].jobs[0]
         begun, given = self._timer(), self._given
-        self._resumed = begun
+        self._resumed, self._yielded = begun, 0.0
         result = self._finish(job)
         with self._condition:
             self._leave(sender, self._timer() - begun - (self._given - given))

@@ -1,6 +1,7 @@
 """Rows of agents: taken once, only of who may tell them, only of what was announced."""
 
 import asyncio
+import threading
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -428,6 +429,27 @@ def test_a_long_body_gives_way_to_bodies_of_others_and_to_none_of_its_own_node()
     assert answers == list(range(CHECKS))
     assert found.agents["n0"].boots["b"].tables[0].keys == list(MANY)
     assert sorted(map(len, values(found))) == [*[1] * CHECKS, len(MANY)]
+
+
+def test_to_ask_for_announcements_does_not_wait_for_a_long_body_and_counts_for_the_next():
+    """The event loop asks, for which the long body rests."""
+    found, asked = receiver(), []
+
+    def give_way():
+        if not asked:
+            asking = threading.Thread(target=found.request_announcements, daemon=True)
+            asking.start()
+            asking.join(10.0)
+            asked.append(asking.is_alive())
+
+    found.others = Others(give_way)
+    # Once the table of its series is there.
+    found.others.is_way_due = lambda: bool(found.agents.get("n0") and found.agents["n0"].boots["b"].tables)
+    assert found.receive(body(SeriesFrame(0, 0, MANY), row(5, *range(len(MANY)))), "n0") == 5
+    assert asked == [False]
+    with pytest.raises(UnknownTablesError):
+        found.receive(body(row(6, 1.0)), "n0")
+    assert found.receive(body(TOLD, row(6, 1.0)), "n0") == 6
 
 
 def test_a_body_gives_no_way_before_it_is_due():

@@ -126,6 +126,34 @@ def test_a_small_job_that_comes_while_a_long_one_rests_does_not_wait_for_its_end
     assert order == ["small", "long"]
 
 
+def test_a_long_job_yields_no_longer_than_it_may_in_all_its_rests(monkeypatch):
+    """What is more important may itself wait for the job."""
+    monkeypatch.setattr(fair_worker, "MAX_YIELD_S", 0.01)
+    asked, counts = [], []
+
+    def is_yielding():
+        asked.append(None)
+        return True
+
+    worker = FairWorker("test", is_yielding=is_yielding)
+
+    def long():
+        for _ in range(3):
+            worker.give_way()
+            counts.append(len(asked))
+
+    async def play():
+        told = asyncio.Queue()
+        worker.submit("long", long, told.put_nowait)
+        async with asyncio.timeout(20):
+            assert await told.get() is None
+        worker.close()
+
+    asyncio.run(play())
+    assert counts[0] > 0
+    assert counts == [counts[0]] * 3
+
+
 def test_two_greedy_senders_take_turns():
     work = Work()
     told = asyncio.run(work.finish([("a", 2.0)] * 3 + [("b", 2.0)] * 3))
