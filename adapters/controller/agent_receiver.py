@@ -119,8 +119,6 @@ class AgentBoot:
 
     tables: dict[int, AgentTable] = field(default_factory=dict)
     columns: int = 0
-    texts: dict[str, str] = field(default_factory=dict)
-    """Its names, each kept once: an agent repeats them hundreds of times."""
     last_sequence: int = -1
     """The highest received sequence number."""
     last_seen: float = 0.0
@@ -217,9 +215,9 @@ class AgentReceiver:
             hello = next(frames)
             assert isinstance(hello, HelloFrame)
             sender = hello.node
-            found = list(frames)
+            # Each frame is taken before the next one is read: those of one body would fill much memory.
             with self._lock:
-                return self._take(hello, found, bound=allowed is not None)
+                return self._take(hello, frames, bound=allowed is not None)
         finally:
             if sender is not None:
                 own = self.cpu_time() - begun - (self._given - given)
@@ -271,10 +269,10 @@ class AgentReceiver:
         agent = self.agents.setdefault(hello.node, AgentState(hello.node))
         agent.version, agent.last_seen = hello.version, self.clock.now()
         boot = self._get_boot(agent, hello.boot)
-        rows = []
+        rows, texts = [], dict[str, str]()
         for frame in frames:
             if isinstance(frame, SeriesFrame):
-                self._announce(agent, boot, frame, bound=bound)
+                self._announce(agent, boot, frame, texts, bound=bound)
             elif isinstance(frame, RowFrame):
                 rows.append(frame)
         self._store_rows(agent, boot, rows)
@@ -309,7 +307,7 @@ class AgentReceiver:
         for agent in list(self.agents.values()):
             agent.announcements.used = 0.0
             for boot in agent.boots.values():
-                boot.tables, boot.columns, boot.texts = {}, 0, {}
+                boot.tables, boot.columns = {}, 0
 
     def _share_of(self, node: str) -> WorkAllowance:
         return self._shares.setdefault(node, WorkAllowance(WORK_RATE, WORK_BURST))
@@ -342,7 +340,10 @@ class AgentReceiver:
             agent.boots.pop(one, None)
         return boot
 
-    def _announce(self, agent: AgentState, boot: AgentBoot, payload: SeriesFrame, *, bound: bool) -> None:
+    def _announce(
+        self, agent: AgentState, boot: AgentBoot, payload: SeriesFrame, texts: dict[str, str], *, bound: bool
+    ) -> None:
+        """Takes in series; `texts` holds the names of the body, each once: an agent repeats them hundreds of times."""
         table = boot.tables.get(payload.table)
         if table is None:
             table = boot.tables[payload.table] = AgentTable(f"{agent.node}/{payload.table}", agent.node)
@@ -372,7 +373,7 @@ class AgentReceiver:
             kept = own and (self.wanted_signals is None or key.signal in self.wanted_signals)
             # An agent that starts again and again announces what it did before.
             fresh += kept and all(number >= len(keys) or keys[number] != key for keys in earlier)
-            table.keys.append(_intern(key, boot.texts) if kept else DISCARDED_SERIES)
+            table.keys.append(_intern(key, texts) if kept else DISCARDED_SERIES)
         agent.announcements.use(fresh)
 
     def _belongs_to(self, key: SeriesKey, node: str) -> bool:

@@ -199,7 +199,7 @@ def test_names_are_kept_for_as_long_as_the_start_that_sent_them():
         found.clock.t += 600.0
         names = tuple(SeriesKey("host.load1", "node", "n0", f"{boot}-{n}") for n in range(100))
         found.receive(body(SeriesFrame(0, 0, names), boot=f"b{boot}"))
-    assert sum(len(boot.texts) for boot in found.agents["n0"].boots.values()) <= 202
+    assert sum(len(boot.tables[0].keys) for boot in found.agents["n0"].boots.values()) <= 200
 
 
 def test_the_processor_that_a_body_takes_counts_whatever_it_holds():
