@@ -20,7 +20,6 @@ from skewscope.adapters.actions.shared_ledger import SharedLedger
 from skewscope.adapters.controller.action_failover import SharedActions
 from skewscope.adapters.controller.action_service import ActionService, StoreAdapter
 from skewscope.adapters.controller.agent_receiver import SOURCE_NAME, AgentReceiver, AgentSource
-from skewscope.adapters.controller.allocation import return_free_memory
 from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
 from skewscope.adapters.controller.election_participant import ControllerParticipant
 from skewscope.adapters.controller.engine_change import PreparedEngine, prepare_engine
@@ -49,9 +48,6 @@ MAX_SET_BACK = 5.0
 """Seconds of a clock set-back that are simply waited for."""
 AGENT_SAVE_TICKS = 60
 """Ticks between two writes of the agent registry."""
-TRIM_TICKS = 10
-"""Ticks after which freed memory goes back to the system while series come: to read and place them takes much of it for
-a moment, which threads would keep."""
 GC_FREEZE_TICKS = 10
 """Ticks without new series after which existing objects are excluded from garbage collection."""
 
@@ -208,8 +204,6 @@ class Controller:
             await self._run_in_thread(lambda: self._active_pipeline.save_agents(heard))
         self.tick_stats.ticks += 1
         self.tick_stats.duration = self.clock.now() - begun
-        if self.last_result.series != self._steady[0] and self.tick_stats.ticks % TRIM_TICKS == 0:
-            await self._run_in_thread(return_free_memory)
         self._freeze_when_steady(self.last_result.series)
         if self._active_pipeline.needs_room and not self._reloading.locked():
             self._making_room = asyncio.create_task(self._make_room(), name="room for series")

@@ -183,6 +183,9 @@ class FairWorker:
         with self._condition:
             self._leave(sender, self._timer() - begun - (self._given - given))
         self._deliver(job.done, result)
+        # The traceback of an error leads back to this frame, and to those of the long job that gave way to this one:
+        # otherwise they would keep its whole body until a search for garbage.
+        del result
 
     def _pop_small(self) -> Hashable | None:
         with self._condition:

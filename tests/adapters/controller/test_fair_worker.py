@@ -1,7 +1,9 @@
 """A worker for many senders: the event loop goes on, who has had least comes first, and what waits is bounded."""
 
 import asyncio
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -174,6 +176,44 @@ def test_a_job_that_fails_is_told_and_ends_nothing():
     error, number = asyncio.run(play())
     assert isinstance(error, ZeroDivisionError)
     assert number == 7
+
+
+def test_an_error_keeps_nothing_of_its_job_nor_of_the_long_one_that_gave_way():
+    class Body:
+        """What a job has read."""
+
+    read, queued = [], threading.Event()
+    worker = FairWorker("test", is_yielding=lambda: not read)
+
+    def fail():
+        body = Body()
+        read.append(weakref.ref(body))
+        raise ValueError(body)
+
+    def long():
+        body = Body()
+        queued.wait(10.0)
+        worker.give_way()
+        read.append(weakref.ref(body))
+
+    async def play():
+        told = asyncio.Queue()
+        worker.submit("long", long, lambda _: told.put_nowait(None))
+        worker.submit("small", fail, lambda error: told.put_nowait(str(type(error))))
+        queued.set()
+        async with asyncio.timeout(20):
+            found = {await told.get(), await told.get()}
+        worker.close()
+        return found
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(play()) == {None, "<class 'ValueError'>"}
+        worker._thread.join(10.0)
+        assert [body() for body in read] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_what_waits_is_bounded_for_each_sender(monkeypatch):
