@@ -113,6 +113,9 @@ def in_processes(sizes: list[int], ticks: int, warm: int, *, sick: bool = False)
     codes = [f"{code}print(json.dumps(Judged({size}, {sick}).run({ticks}, {warm})))" for size in sizes]
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for code in codes]
     texts = [one.communicate()[0] for one in running]
+    for one in running:
+        if one.returncode:
+            raise subprocess.CalledProcessError(one.returncode, one.args)
     return [json.loads(text.splitlines()[-1]) for text in texts]
 
 

@@ -301,8 +301,8 @@ async def measure(folder: Path, pid: int, seconds: float, hostile: tuple[int, st
         await asyncio.sleep(attacked - time.time())
         before, work, since = await ask(port, "/metrics"), used(pid), time.time()
         await running
-    finally:
         work = (used(pid) - work) / (time.time() - since)
+    finally:
         for one in attackers:
             one.kill()
             await one.wait()

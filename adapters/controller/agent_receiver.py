@@ -180,10 +180,10 @@ class AgentReceiver:
     """Seconds that the thread has used of a processor."""
     _shares: dict[str, WorkAllowance] = field(default_factory=dict)
     """Allowance of each node."""
-    others: "OtherBodies | None" = None
+    others: OtherBodies | None = None
     """To which a long body gives way."""
     _given: float = 0.0
-    """Seconds of a processor that it used, so far."""
+    """Seconds of a processor that they used, so far."""
     _forgets: bool = False
     """Whether the announced tables are to be forgotten before the next body is received."""
     _taken: str = ""
@@ -202,7 +202,7 @@ class AgentReceiver:
             allowed: the only node that the sender may report for; None for any of the topology.
 
         Raises:
-            BadRowsError: the body is invalid.
+            BadRowsError: the body is invalid; no row of it was used, but series before the fault may be announced.
             ForeignNodeError: the sender must not report for the node.
             UnknownTablesError: a table was not announced; no row of the body was used.
             ReceiverBusyError: too many batches wait, or the sender is over its share; no row of the body was used.

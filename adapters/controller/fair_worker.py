@@ -156,12 +156,12 @@ class FairWorker:
         self._given += self._resumed - begun
 
     def _rests(self, rested: float, rest: float, most: float) -> bool:
-        """Waits for a job, or for the end of a rest, which lasts `most` seconds while it yields; returns whether."""
+        """Returns whether a rest of `rest` seconds lasts, `most` while it yields; waits for a small job before."""
         with self._condition:
             if self._closed or (rested >= rest and not (rested < most and self._is_yielding())):
                 return False
             if not self._order or self._order[0][0] > SMALL_S:
-                self._condition.wait(max(rest - rested, LEAST_REST_S))
+                self._condition.wait(rest - rested if rested < rest else YIELD_STEP_S)
             return True
 
     def _run(self) -> None:

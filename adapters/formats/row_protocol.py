@@ -199,7 +199,9 @@ def _decode_json(kind: int, payload: memoryview, signs: dict[bytes, int]) -> Hel
         raise BadRowsError(f"a frame of kind {kind}")
     most = MAX_HELLO_BYTES if kind == HELLO else MAX_JSON_BYTES
     if len(payload) > most:
-        raise BadRowsError(f"{'a hello' if kind == HELLO else 'series'} of {len(payload)} bytes, more than {most}")
+        raise BadRowsError(
+            f"{'a hello' if kind == HELLO else 'a series frame'} of {len(payload)} bytes, more than {most}"
+        )
     text = bytes(payload)
     _check_signs(text, signs)
     try:
