@@ -26,12 +26,15 @@ def every(distance: int, start: int, end: int = 90) -> set[int]:
     return set(range(start, end, distance))
 
 
-@pytest.mark.parametrize("distance", [4, 5, 7])
-def test_a_job_that_begins_to_stand_again_and_again_is_told_at_the_third_time(distance: int) -> None:
-    stands = every(distance, 31)
-    world, found = incidents_of(stands)
+@pytest.mark.parametrize(
+    ("distance", "length", "times"),
+    [(4, 1.4, 2), (5, 1.4, 2), (7, 1.6, 2), pytest.param(5, 0.7, 3, id="that costs little")],
+)
+def test_a_job_that_begins_to_stand_again_and_again_is_told(distance: int, length: float, times: int) -> None:
+    world, found = incidents_of(every(distance, 31), length=length)
     assert [(one.condition, one.kind, one.name) for one in found] == [("slow-steps", "group", "A")]
-    assert found[0].opened_at - world.start <= 31 + 3 * distance + 1
+    last = 31 + (times - 1) * distance
+    assert last <= found[0].opened_at - world.start <= last + 1.5
     assert found[0].candidates[0] == "checkpoint-stall"
 
 
@@ -44,12 +47,21 @@ def test_it_ends_after_the_last_time() -> None:
     "stands",
     [
         pytest.param(every(5, 3), id="as often from the start on"),
-        pytest.param({31, 36}, id="twice"),
+        pytest.param({31, 44}, id="twice, not soon after one another"),
+        pytest.param({9, 14}, id="twice, soon after its start"),
         pytest.param(every(20, 25), id="each twenty seconds"),
     ],
 )
 def test_what_is_part_of_the_work_or_seldom_is_not(stands: set[int]) -> None:
     assert incidents_of(stands)[1] == []
+
+
+@pytest.mark.parametrize(("lengths", "told"), [((1.2, 1.6), 1), ((1.2, 3.2), 0)])
+def test_two_long_steps_count_if_they_are_alike(lengths: tuple[float, float], told: int) -> None:
+    world = SymptomWorld(fleet=training())
+    for second in range(60):
+        world.tick({PAUSE: dict(zip((31, 36), lengths, strict=True)).get(second, 0.066 + 0.001 * (second % 3))})
+    assert len(world.incidents()) == told
 
 
 def test_collections_of_garbage_are_not() -> None:
