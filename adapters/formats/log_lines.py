@@ -1,5 +1,6 @@
 """Lines of logs, bounded in length and number, without control sequences; each state of a progress bar is a line."""
 
+import codecs
 import re
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -13,6 +14,8 @@ MAX_LINE = 1 << 16
 MAX_WHOLE_LINE = 1 << 24
 """Bytes of a line that is not cut."""
 LINES_HINT = "Cut it into shorter ones."
+MAX_ZEROS = 0.05
+"""Share of zero bytes that a text may have; of UTF-16 about half are."""
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -59,9 +62,24 @@ def decode_line(raw: bytes) -> str:
     return (CONTROL.sub("", text) if "\x1b" in text else text).rstrip()
 
 
+def is_binary(data: bytes) -> bool:
+    """Returns whether bytes are no text.
+
+    A log may hold zero bytes: in a prompt, or where it was truncated while a program wrote it. Else it is UTF-8 then.
+    """
+    if not (zeros := data.count(0)):
+        return False
+    try:
+        # The last character may be cut.
+        codecs.getincrementaldecoder("utf-8")().decode(data.replace(b"\0", b""))
+    except UnicodeDecodeError:
+        return True
+    return zeros > MAX_ZEROS * len(data)
+
+
 def decode_head(head: bytes) -> list[str]:
     """Returns the lines in the first bytes of a file, by which its kind is recognised; none for binary data."""
-    if b"\0" in head:
+    if is_binary(head):
         return []
     return [decode_line(line) for line in re.split(rb"[\r\n]+", head[:STEP]) if line]
 

@@ -83,6 +83,14 @@ class SeriesCollector:
         times.append(time)
         values.append(value)
 
+    def stretch(self, since: float, factor: float) -> None:
+        """Moves the newest samples, those after `since` (seconds since 1970), to so many times the distance from it."""
+        for times, _ in self._samples.values():
+            for n in range(len(times) - 1, -1, -1):
+                if times[n] <= since:
+                    break
+                times[n] = since + factor * (times[n] - since)
+
     def series(self) -> list[LabelledSeries]:
         """Returns all series, in the order of metric and labels, with their samples in the order of time."""
         return [

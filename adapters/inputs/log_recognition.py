@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import BinaryIO
 
+from skewscope.adapters.formats.log_lines import is_binary
 from skewscope.adapters.inputs.recording import input_readers
 
 BLOCK_BYTES = 1 << 16
@@ -33,7 +34,7 @@ def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead) ->
         name: name of the file.
         ahead: what may be read; less afterwards.
     """
-    if len(head) < BLOCK_BYTES or b"\0" in head:
+    if len(head) < BLOCK_BYTES or is_binary(head):
         return ""
     readers = {kind: module for kind, module in input_readers().items() if hasattr(module, "LOG_MARKS")}
     held = head
@@ -42,7 +43,7 @@ def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead) ->
         more = stream.read(BLOCK_BYTES - len(held)) if ahead.left > 0 else b""
         ahead.left -= len(more)
         held += more
-        if not more or b"\0" in more:
+        if not more or is_binary(more):
             break
         if kind := next((kind for kind, module in readers.items() if _is_log(module, held, name)), ""):
             return kind

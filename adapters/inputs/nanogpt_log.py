@@ -18,7 +18,7 @@ from skewscope.engine.ingest.feed import Block
 
 LABEL = "nanoGPT or llm.c training log"
 PLACED_BY_NAME = True
-LOG_MARKS = (b": loss ", b" train_time:", b" tok/s", b" | dt: ")
+LOG_MARKS = (b": loss ", b" train_time:", b" tok/s", b" | dt: ", b" | dt_ms ")
 EXAMPLE = "`iter 100: loss 3.1234, time 123.45ms, mfu 30.12%` or `step:100/5100 train_time:12345ms`"
 NUMBER = r"\d{1,12}(?:\.\d{1,9})?"
 STEP_TIMES = (
@@ -28,13 +28,16 @@ STEP_TIMES = (
         rf"\bstep +(?P<step>\d{{1,15}})/\d{{1,15}}: train loss \S{{1,20}} \((?P<ms>{NUMBER}) ms, \S{{1,20}} tok/s"
     ),
     re.compile(rf"\bstep (?P<step>\d{{1,15}})(?:/\d{{1,15}})? .{{0,160}}?\| dt: (?P<ms>{NUMBER})ms \|"),
+    re.compile(rf"\bstep (?P<step>\d{{1,15}}) \|.{{0,160}}?\| dt_ms (?P<ms>{NUMBER})\b"),
 )
-"""Lines of nanoGPT, of llm.c in its three forms, and of nanochat."""
+"""Lines of nanoGPT, of llm.c in its three forms, of nanochat, and of one that began as it (nanoswe)."""
 TRAIN_TIME = re.compile(
     rf"\bstep:(?P<step>\d{{1,15}})/\d{{1,15}} .{{0,200}}?\btrain_time:(?P<time>{NUMBER})(?P<unit>m?s)\b"
 )
 EVALUATION = re.compile(r"\bstep (?P<step>\d{1,15}): train loss ")
 """Of nanoGPT, before the line of the step whose time contains it."""
+FIRST_STEP = 1
+"""From this one on, steps are those of another run: scripts train several models in turn, or one in several stages."""
 LEAST_S = 1.0
 """The program does not wait for the GPUs at each line, so single steps are printed too early or too late."""
 
@@ -72,6 +75,8 @@ class NanogptParser:
             steps.collector.note = self._clock.describe(self._last, f"lines such as {EXAMPLE}")
 
     def _add_step(self, line: LogLine, step: int, seconds: float, steps: StepReader) -> None:
+        if steps.step is not None and step <= FIRST_STEP < steps.step:
+            steps.begin_run()
         if steps.step is None or step != self._evaluated:
             self._usual = seconds
             steps.add_step(line, step, seconds)

@@ -252,9 +252,14 @@ def split_cells(text: str) -> list[str]:
 
 
 def recognise(head: bytes, _name: str) -> bool:
-    """Returns whether the first bytes of a file are a log of nvidia-smi in CSV, with or without a header."""
-    lines = [line for line in decode_head(head) if "," in line][:2]
-    return any(parse_header(line) and KNOWN.search(line) for line in lines) or any(map(ROW.match, lines))
+    """Returns whether the first bytes of a file are a log of nvidia-smi in CSV, with or without a header.
+
+    What other programs print may contain a table of it without times: then it is no log.
+    """
+    every = decode_head(head)
+    lines = [line for line in every if "," in line][:2]
+    headers = [line for line in lines if parse_header(line) and KNOWN.search(line)]
+    return any(TIME in line or line == every[0] for line in headers) or any(map(ROW.match, lines))
 
 
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:

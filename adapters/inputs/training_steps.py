@@ -1,8 +1,9 @@
 """Steps of a training job from its log: what the readers of the logs of several frameworks share.
 
 A step has the time of its line, else that of the newest stamp before it. Without any stamp times begin at 0 and grow by
-the time of each step, so pauses between steps are not seen; the series say so. The first step of a log is not a sample:
-it includes compilation and the set-up of collectives.
+the time of each step, so pauses between steps are not seen; the series say so. Where other lines have stamps, what
+passed besides the steps before one, such as evaluations, is spread over them: where it was is not known. The first step
+of a log is not a sample: it includes compilation and the set-up of collectives.
 """
 
 import re
@@ -21,6 +22,8 @@ SAMPLE_RATE = "skewscope_step_sample_rate"
 RANK_IN_NAME = re.compile(r"[-_.]?rank[-_]?\d+", re.IGNORECASE)
 RELATIVE = "the log has no times: they begin at 0 s and grow by the time of each step"
 PARTLY = "some steps have no time: theirs is that of the step before, and the time they took"
+MAX_SPREAD = 2.0
+"""Times as long as steps took, in which they are spread over what passed; more is a pause after them (judgement)."""
 
 
 class LogLine(NamedTuple):
@@ -47,6 +50,18 @@ class StepReader:
     """Newest time in the log that no step has used."""
     _has_stamps: bool = False
     _has_guesses: bool = False
+    _guessed_since: float | None = None
+    """Time of the last step that a stamp gave its time, if steps without one have followed it."""
+    _runs: int = 1
+    """Runs of the job so far."""
+
+    def __post_init__(self) -> None:
+        self._job = self.group
+
+    def begin_run(self) -> None:
+        """Begins another run of the job, which may do other work at another pace: it is a group of its own."""
+        self._runs += 1
+        self.group, self.step = f"{self._job}-{self._runs}", None
 
     def add_step(self, line: LogLine, step: int, seconds: float, samples: float | None = None) -> None:
         """Adds a step, unless its number is that of the step before: progress bars show each several times.
@@ -114,9 +129,18 @@ class StepReader:
         stamp = self.stamp if line.time is None else line.time
         self.stamp = None
         if stamp is not None and (stamp > self.time or not self._has_stamps):
+            self._spread_guesses(stamp - seconds)
             self.time, self._has_stamps = stamp, True
         elif stamp is None:
+            if self._has_stamps and self._guessed_since is None:
+                self._guessed_since = self.time
             self.time, self._has_guesses = self.time + seconds, True
+
+    def _spread_guesses(self, until: float) -> None:
+        """Spreads the steps whose times were guessed over the time until the next one began, in seconds."""
+        begin, self._guessed_since = self._guessed_since, None
+        if begin is not None and self.time < until <= begin + MAX_SPREAD * (self.time - begin):
+            self.collector.stretch(begin, (until - begin) / (self.time - begin))
 
 
 class LogParser(Protocol):

@@ -29,7 +29,22 @@ def test_a_long_line_is_cut_and_the_next_one_is_whole():
 
 def test_colours_and_invalid_bytes_do_not_matter():
     assert list(read_lines(io.BytesIO(b"\x1b[36m(pid=1)\x1b[0;0m INFO\xff\n"), "f")) == [(1, "(pid=1) INFO�")]
-    assert decode_head(b"a\0b\n") == []
+
+
+ZEROS = "a prompt\0\n" + "x" * 80 + "é\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "lines"),
+    [
+        pytest.param(ZEROS.encode(), 2, id="a zero byte in a text"),
+        pytest.param(ZEROS.encode()[:-2], 2, id="whose last character is cut"),
+        pytest.param(ZEROS.encode("latin-1") + b"x", 0, id="in bytes that are no UTF-8"),
+        pytest.param(b"a\0b\n", 0, id="many zero bytes"),
+    ],
+)
+def test_the_first_bytes_of_binary_data_have_no_lines(head, lines):
+    assert len(decode_head(head)) == lines
 
 
 @given(st.floats(1e5, 2e9), st.sampled_from(["", "Z", "+09:00", "-0330"]))

@@ -359,3 +359,12 @@ def test_the_log_of_a_job_that_prints_one_table_is_no_log_of_them(tmp_path):
     step = " iteration 10/ 100 | elapsed time per iteration (ms): 123.4 |\n"
     (tmp_path / "job.out").write_text(NVIDIA_SMI_TABLE + "a line of a start\n" * 5000 + step)
     assert find_kind(tmp_path / "job.out") == "megatron-log"
+
+
+def test_a_table_without_times_in_what_a_job_prints_is_no_log_of_nvidia_smi(tmp_path):
+    table = "index, name, memory.total [MiB], driver_version\n0, NVIDIA H100, 65247 MiB, 535.86.10\n"
+    line = "INFO 02-27 07:17:37 [loggers.py:257] Engine 000: Avg prompt throughput: 50.8 tokens/s, Running: 1 reqs\n"
+    (tmp_path / "job.out").write_text("SETUP COMPLETE\n\n" + table + "a line of a start\n" * 5000 + line)
+    assert find_kind(tmp_path / "job.out") == "vllm-log"
+    # Alone, it is one whose error says what it lacks.
+    assert nvidia_smi.recognise(table.encode(), "gpu.csv")

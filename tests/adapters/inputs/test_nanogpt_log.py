@@ -34,6 +34,7 @@ def test_nanogpt_gives_the_time_of_single_steps_but_not_of_those_with_an_evaluat
         "step {:4d}/74: train loss 4.367631 ({:.6f} ms, 50797 tok/s)",
         "step {:05d}/21400 (0.05%) | loss: 9.2 | lrm: 1.0 | dt: {:.2f}ms | tok/sec: 1,300 | mfu: 48.1 | epoch: 1",
         "step {:05d} (0.1%) | loss: 9.206382 | lrm: 1.00 | dt: {:.0f}ms | tok/sec: 1,300 | epoch: 1",
+        "step {:06d} | loss 10.398314 | lrm 0.0250 | dt_ms {:.1f}",
         "2026-11-22 iter {}: loss nan, time {:.2f}ms, mfu 0.00%",
     ],
 )
@@ -41,6 +42,37 @@ def test_the_lines_of_its_kin_have_the_time_of_a_step(line):
     text = "".join(line.format(n, ms) + "\n" for n, ms in ((1, 9000), (2, 500), (3, 750)))
     assert nanogpt_log.recognise(text.encode(), "x")
     assert read(text)[0] == [(9.5, 0.5), (10.25, 0.75)]
+
+
+NANOCHAT = "step {:05d}/00900 (1.00%) | loss: 3.7 | lrm: 1.00 | dt: {:.2f}ms | tok/sec: 37,749 | mfu: 12.13\n"
+
+
+def nanochat(*steps):
+    return "".join(NANOCHAT.format(n, ms) for n, ms in steps)
+
+
+def saved(clock):
+    return f"2025-11-11 {clock},302 - nanochat.checkpoint_manager - INFO - Saved model file to: /d20/model_000500.pt\n"
+
+
+def test_what_passed_between_stamps_besides_the_steps_is_spread_over_them():
+    text = saved("01:00:00") + nanochat(*((n, 10_000) for n in range(1, 12)))
+    # 100 s of steps after the first one, whose stamp is that of the line before, and 20 s of evaluations.
+    found, note = read(text + saved("01:02:10") + nanochat((12, 10_000)))
+    begin = 1762822800.302
+    assert [time for time, _ in found] == [begin + 12 * n for n in range(1, 11)] + [begin + 130]
+    assert all(value == 10.0 for _, value in found)
+    assert "some steps have no time" in note
+    # What is more than the steps took is a pause.
+    found, _ = read(text + saved("01:08:00") + nanochat((12, 10_000)))
+    assert [time for time, _ in found] == [begin + 10 * n for n in range(1, 11)] + [begin + 480]
+
+
+def test_a_run_that_begins_at_its_first_step_is_a_job_of_its_own():
+    text = nanochat(*((n, 500) for n in range(5)), *((n, 900) for n in range(3)), (7, 900), (3, 900))
+    series = nanogpt_log.read_series(io.BytesIO(text.encode()), "out/train.jsonl", {})
+    found = {dict(one.labels)["group"]: one.values.tolist() for one in series}
+    assert found == {"train": [0.5] * 4, "train-2": [0.9] * 4}
 
 
 def speedrun(*rows, unit="ms", key="train_loss"):
