@@ -335,8 +335,11 @@ LEAST_EVIDENCE, MOST_EVIDENCE = 10.0, 16.0
 second each reached 10 by chance nine times in 150 hours; at ten a second in all none did so (simulated)."""
 EVIDENCE_S, MAX_GAIN = 11.0, 4.0
 """Between the two: as much as MORE yields in so many seconds; no more of one sample, for a client may send a burst."""
-EXCESS, UNSURE = 4.0, 4.0
-"""Evidence kept beyond the threshold, so that a symptom ends soon; that of one without requests over one with many."""
+EXCESS, UNSURE, LEAD = 4.0, 4.0, 0.5
+"""Evidence kept beyond the threshold, so that a symptom ends soon; that of one without requests over one with many; and
+by how much more it is kept, so that it wins where both are."""
+AGAIN = 0.5
+"""Part of all evidence that is left when a replica without requests gets some again (judgement)."""
 RATE_S, RECENT_S, USUAL_S = 60.0, 10.0, 120.0
 """Memories of the rate of a pool, of the rates of its replicas, and of what is usual there."""
 MAX_DISPERSION, MAX_WEIGHT = 9.0, 1.6
@@ -457,7 +460,10 @@ class RequestShares:
         top = np.full(boards, MAX_GAIN)
         np.maximum.at(top, board, gain.max(axis=0))
         gain *= (MAX_GAIN / top / np.maximum(self._dispersion, 1.0))[board]
-        old, kept = self._evidence[:, at], limit + EXCESS + np.array([[0.0], [UNSURE]])
+        # One bound for all of a board: what is compared must not depend on the usual share of each.
+        most = np.zeros(boards)
+        np.maximum.at(most, board, limit)
+        old, kept = self._evidence[:, at], most[board] + EXCESS + np.array([[0.0], [UNSURE + LEAD]])
         new = np.clip(old + gain, 0.0, kept)
         self._since[:, at] = np.where(new == 0, np.nan, np.where(old == 0, time - passed, self._since[:, at]))
         self._evidence[:, at] = new
@@ -497,7 +503,12 @@ class RequestShares:
         sure = (weight + penalty >= top[1, self._board]) & (read[self._pool] >= self._crossed - READY_LAG_S)
         for row, n in np.argwhere(self._told & (weight == top[0, self._board])).tolist():
             board = int(self._board[n])
-            if shown.get(board) == (row, n) or sure[row, n]:
+            if shown.get(board, (0, n))[0] > row:
+                # One that had none gets requests again: what the other one got meanwhile says nothing of now.
+                members = self._board == board
+                self._evidence[:, members] *= AGAIN
+                self._told[:, members] = False
+            elif shown.get(board) == (row, n) or sure[row, n]:
                 self._shown.setdefault(board, (row, n))
 
     def deviations(self) -> Iterator[Deviation]:
