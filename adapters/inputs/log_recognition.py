@@ -37,7 +37,7 @@ def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead) ->
     if len(head) < BLOCK_BYTES or is_binary(head):
         return ""
     readers = {kind: module for kind, module in input_readers().items() if hasattr(module, "LOG_MARKS")}
-    held = head
+    held, fallback = head, ""
     for _ in range(MAX_LOG_BYTES // BLOCK_BYTES):
         held = held[held.rfind(b"\n") + 1 :][-MAX_OVERLAP:]
         more = stream.read(BLOCK_BYTES - len(held)) if ahead.left > 0 else b""
@@ -45,9 +45,16 @@ def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead) ->
         held += more
         if not more or is_binary(more):
             break
-        if kind := next((kind for kind, module in readers.items() if _is_log(module, held, name)), ""):
+        fitting = [kind for kind, module in readers.items() if _is_log(module, held, name)]
+        if kind := next((kind for kind in fitting if not is_fallback(readers[kind])), ""):
             return kind
-    return ""
+        fallback = fallback or next(iter(fitting), "")
+    return fallback
+
+
+def is_fallback(module: ModuleType) -> bool:
+    """Returns whether a reader reads only what no other one does, wherever in the file."""
+    return getattr(module, "IS_FALLBACK", False)
 
 
 def _is_log(module: ModuleType, block: bytes, name: str) -> bool:

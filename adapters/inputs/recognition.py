@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from skewscope.adapters.formats.bounds import INPUTS
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.inputs.input_warnings import problem_text
-from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind
+from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind, is_fallback
 from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers
 from skewscope.kb.problems import InputError, Problem, join_names
 
@@ -87,8 +87,12 @@ def find_kind(path: Path, ahead: LookAhead | None = None) -> str:
     """
     with open_stream(path) as stream:
         head = stream.read(HEAD_BYTES)
-        fitting = (kind for kind, module in input_readers().items() if _is_recognised(module, head, path.name))
-        return next(fitting, "") or find_log_kind(stream, head, path.name, ahead or LookAhead())
+        readers = input_readers().items()
+        first, last = ([one for one in readers if is_fallback(one[1]) == late] for late in (False, True))
+        fitting = (kind for kind, module in first if _is_recognised(module, head, path.name))
+        if kind := next(fitting, "") or find_log_kind(stream, head, path.name, ahead or LookAhead()):
+            return kind
+        return next((kind for kind, module in last if _is_recognised(module, head, path.name)), "")
 
 
 def _is_recognised(module: object, head: bytes, name: str) -> bool:

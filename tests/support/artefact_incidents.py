@@ -212,6 +212,17 @@ def nanogpt_log() -> str:
     return "\n".join([*rows, ""])
 
 
+def tqdm_log() -> str:
+    """Returns the bar of the Trainer of Hugging Face, on which single steps take ten times as long as here."""
+    rows = (
+        f" {number // 4:2}%|{'█' * (number // 40):10}| {number}/400 "
+        f"[{int(10 * end) // 60:02}:{int(10 * end) % 60:02}<1:00:00, {10 * length:5.2f}s/it]"
+        "{'loss': 1.2, 'grad_norm': 1.5, 'learning_rate': 0.0001, 'epoch': 0.01}"
+        for number, end, length in steps()
+    )
+    return "\r".join(rows) + "\n"
+
+
 def deepspeed_log() -> str:
     rows = (
         f"[{_milli(end).replace('.', ',')}] [INFO] [timer.py:260:stop] epoch=0/micro_step={number}/"
@@ -275,6 +286,7 @@ INCIDENTS = {
     "nvidia-smi-table": ("n0.txt", nvidia_smi_table),
     "sglang-log": ("sglang.log", sglang_log),
     "swift-log": ("logging.jsonl", swift_log),
+    "tqdm-log": ("train.log", tqdm_log),
     "vllm-log": ("vllm-2026-11-22.log", vllm_log),
 }
 """By page: the name of the file in its command, and what makes the file."""

@@ -204,6 +204,16 @@ gen throughput (token/s): 150.5, #queue-req: 2
 #running-req: 0, #queue-req: 1, cuda graph: False, input throughput (token/s): 8072.80
 """
 
+TQDM = """\
+Loading checkpoint shards: 100%|##########| 4/4 [00:09<00:00,  2.31s/it]
+Map: 100%|##########| 50000/50000 [02:21<00:00, 354.16 examples/s]
+""" + "".join(
+    f" {n // 10}%|{'#' * (n // 100):10}| {n}/1000 [{n * 2 // 60:02}:{n * 2 % 60:02}<31:00,  2.00s/it]\n"
+    + (f"{{'loss': 1.{n}, 'grad_norm': 0.5, 'learning_rate': 5e-06, 'epoch': 0.01}}\n" if n % 5 == 0 else "")
+    for n in range(1, 51)
+)
+"""Of the Trainer of Hugging Face: a step takes 2 s."""
+
 ARTEFACTS = {
     "megatron-log": MEGATRON,
     "nemo-log": NEMO,
@@ -212,6 +222,7 @@ ARTEFACTS = {
     "llamafactory-log": LLAMAFACTORY,
     "swift-log": SWIFT,
     "nanogpt-log": NANOGPT,
+    "tqdm-log": TQDM,
     "nvidia-smi": NVIDIA_SMI,
     "nvidia-smi-dmon": NVIDIA_SMI_DMON,
     "nvidia-smi-table": NVIDIA_SMI_TABLE,

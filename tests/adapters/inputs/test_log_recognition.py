@@ -18,6 +18,9 @@ LINES = {
     "mlperf-log": b':::MLLOG {"time_ms": 1795341600000, "key": "tracked_stats", "value": {"throughput": 2.1}}\n',
     "llamafactory-log": b'{"current_steps": 5, "total_steps": 9, "loss": 1.0, "elapsed_time": "0:01:00"}\n',
     "swift-log": b'{"loss": 1.0, "global_step/max_steps": "10/99", "elapsed_time": "1m 10s"}\n',
+    "tqdm-log": b"".join(
+        b" %d%%|#  | %d/100 [%02d:%02d<09:00, 30.00s/it, loss=1.2]\r" % (n, n, n // 2, n % 2 * 30) for n in range(9)
+    ),
     "nanogpt-log": b"step:100/5100 train_loss:3.5 train_time:12345ms step_avg:123.45ms\n",
 }
 
@@ -37,6 +40,14 @@ def test_a_log_is_recognised_behind_what_it_begins_with(tmp_path, kind, shift):
     assert find_kind(path) == kind
     (tmp_path / "b.gz").write_bytes(gzip.compress(whole))
     assert find_kind(tmp_path / "b.gz") == kind
+
+
+def test_a_log_with_bars_is_of_the_kind_that_says_more(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_bytes(LINES["tqdm-log"] + START_UP + LINES["megatron-log"])
+    assert find_kind(path) == "megatron-log"
+    path.write_bytes(LINES["tqdm-log"] + START_UP)
+    assert find_kind(path) == "tqdm-log"
 
 
 @pytest.mark.parametrize(

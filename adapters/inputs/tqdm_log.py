@@ -1,0 +1,163 @@
+"""Inputs of kind `tqdm-log`: what a job prints whose progress is bars of tqdm, such as the Trainer of Hugging Face.
+
+A log may have many bars. The one that ran longest is taken for the steps; what passes while another one advances, such
+as an evaluation, is no time of a step. Its clock counts whole seconds. A bar of each epoch begins anew.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import BinaryIO, NamedTuple
+
+from skewscope.adapters.formats.bounds import BAR_STATES
+from skewscope.adapters.formats.log_lines import decode_head
+from skewscope.adapters.inputs.elapsed_steps import ElapsedSteps, Progress, read_seconds
+from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block
+from skewscope.kb.problems import InputError
+
+LABEL = "log with progress bars of tqdm"
+PLACED_BY_NAME = True
+LOG_MARKS = (b"s/it", b"it/s")
+IS_FALLBACK = True
+"""Other kinds of logs have bars, too, of what says less."""
+EXAMPLE = "` 12%|#2   | 120/1000 [03:20<24:26,  1.67s/it]`"
+BAR = re.compile(
+    r"(?P<name>(?:^|\b)[^|%\]]{0,60}?)\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
+    r"\[(?:(?P<days>\d{1,4}) days?, )?(?:(?P<hours>\d{1,6}):)?(?P<minutes>\d{1,2}):(?P<seconds>\d\d)<[^\]]{1,30}"
+    r"(?:s/it|it/s)"
+)
+LEAST_S = 10.0
+"""Whole seconds then are right to a tenth."""
+LEAST_TOTAL, LEAST_MARKS, LEAST_SPAN_S = 30, 8, 60.0
+"""Steps, states and seconds from which on a bar is one of steps: shards that are loaded are fewer."""
+SERVING = ("Processed prompts", "Capturing", "Loading", "DeepGEMM")
+"""Begins of the names of bars that engines show."""
+
+
+LOSS = re.compile(r"loss\b", re.IGNORECASE)
+"""What a job that trains prints: pieces of other work, such as questions that are answered, are not alike."""
+
+
+class Mark(NamedTuple):
+    """A state of a bar."""
+
+    line: LogLine
+    bar: tuple[str, int]
+    """Its name and its total."""
+    now: Progress
+
+
+def find_mark(line: LogLine) -> Mark | None:
+    """Returns the last state of a bar in a line; None without one."""
+    found = list(BAR.finditer(line.text))
+    if not found:
+        return None
+    match = found[-1]
+    name = match["name"].strip(" :")
+    return Mark(line, (name, int(match["total"])), Progress(int(match["done"]), read_seconds(match)))
+
+
+def choose_bar(marks: Iterable[Mark]) -> tuple[str, int] | None:
+    """Returns the bar that ran longest; None without one of steps."""
+    by_bar: dict[tuple[str, int], list[Progress]] = {}
+    for mark in marks:
+        if mark.bar[1] >= LEAST_TOTAL and not mark.bar[0].startswith(SERVING):
+            by_bar.setdefault(mark.bar, []).append(mark.now)
+    spans = Counter({bar: _span(found) for bar, found in by_bar.items() if len(found) >= LEAST_MARKS})
+    found, span = max(spans.items(), key=lambda one: (one[1], one[0]), default=(None, 0.0))
+    return found if span >= LEAST_SPAN_S else None
+
+
+def _span(found: Sequence[Progress]) -> int:
+    """Returns the seconds in which a bar advanced."""
+    return int(sum(max(after.elapsed - before.elapsed, 0.0) for before, after in pairwise(found)))
+
+
+class TqdmParser:
+    """Keeps all bars until it is known which one is that of the steps."""
+
+    def __init__(self, file: str, labels: Mapping[str, str]) -> None:
+        """Reads the labels.
+
+        Raises:
+            InputError: `start` is no time.
+        """
+        self._clock = ElapsedSteps(file, labels, LEAST_S, 0.0)
+        self._file = file
+        self._marks: list[Mark] = []
+        self._most = BAR_STATES.limit()
+        self._seconds: dict[tuple[str, int], float] = {}
+        """Newest time of each bar."""
+        self._last = 0
+
+    def read_line(self, line: LogLine, steps: StepReader) -> None:  # noqa: ARG002 - that of all parsers
+        """Keeps the bar of a line, if it is the first one in its second.
+
+        Raises:
+            InputError: there are too many.
+        """
+        self._last = line.number
+        mark = find_mark(line) if "%|" in line.text else None
+        if mark is None or self._seconds.get(mark.bar) == mark.now.elapsed:
+            return
+        if len(self._marks) >= self._most:
+            raise InputError([BAR_STATES.problem(self._file, hint="Split it.")])
+        self._marks.append(mark)
+        self._seconds[mark.bar] = mark.now.elapsed
+
+    def finish(self, steps: StepReader) -> None:
+        """Adds the steps."""
+        found = list(_join(self._marks, choose_bar(self._marks)))
+        # Of another thing that is printed in the same line, a time is none of the bar.
+        is_dated = all(mark.line.time is not None for mark, _ in found)
+        for mark, is_interrupted in found:
+            line = mark.line if is_dated else mark.line._replace(time=None)
+            if is_interrupted:
+                self._clock.pass_over(line, mark.now)
+            else:
+                self._clock.add(line, mark.now, steps)
+        if self._clock.read:
+            steps.collector.note = self._clock.describe(self._last, f"lines such as {EXAMPLE}")
+
+
+def _join(marks: Iterable[Mark], bar: tuple[str, int] | None) -> Iterator[tuple[Mark, bool]]:
+    """Yields the states of a bar, and whether another one has advanced since the state before."""
+    newest: dict[tuple[str, int], Progress] = {}
+    is_interrupted = False
+    for mark in marks:
+        if mark.bar == bar:
+            yield mark, is_interrupted
+            is_interrupted = False
+        else:
+            is_interrupted = is_interrupted or mark.now != newest.get(mark.bar, mark.now)
+            newest[mark.bar] = mark.now
+
+
+def recognise(head: bytes, _name: str) -> bool:
+    """Returns whether the first bytes of a file, or others of it, have a bar of steps of a training."""
+    lines = decode_head(head)
+    bars = (find_mark(LogLine(0, text, None)) for text in lines if "%|" in text)
+    return any(map(LOSS.search, lines)) and choose_bar(filter(None, bars)) is not None
+
+
+def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+    """Returns the step times of the job.
+
+    Raises:
+        InputError: no bar is one of steps.
+    """
+    return read_steps(file, name, labels, TqdmParser(name, labels), EXAMPLE)
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the log.
+
+    Raises:
+        InputError: no bar is one of steps.
+    """
+    return read_artefact(read_series, source, recording, (registry, names))

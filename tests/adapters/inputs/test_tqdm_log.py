@@ -1,0 +1,106 @@
+import io
+
+import pytest
+
+from skewscope.adapters.inputs import tqdm_log
+from skewscope.kb.problems import InputError
+from tests.support.artefacts import TQDM
+
+
+def bar(done, elapsed, total=1000, name="", unit="s/it"):
+    clock = f"{elapsed // 3600}:{elapsed // 60 % 60:02}" if elapsed >= 3600 else f"{elapsed // 60:02}"
+    return f"{name} {100 * done // total:3}%|##   | {done}/{total} [{clock}:{elapsed % 60:02}<1:00:00,  2.00{unit}]"
+
+
+def steps(first, last, start, each=5):
+    """Returns the states of the bar of some steps, each of which takes so many seconds."""
+    return [bar(n, start + each * (n - first)) for n in range(first, last + 1)]
+
+
+def read(*lines, name="out/train.log", **labels):
+    """Returns (time, seconds of a step) of each sample, and the note."""
+    text = "\r".join(lines) + "\n"
+    (series,) = tqdm_log.read_series(io.BytesIO(text.encode()), name, labels)
+    assert series.metric == "skewscope_step_duration"
+    assert dict(series.labels) == {"group": labels.get("group", "train")}
+    return list(zip(series.times.tolist(), series.values.tolist(), strict=True)), series.note
+
+
+def test_a_step_has_the_mean_time_of_ten_seconds_at_least():
+    found, note = read(*TQDM.splitlines())
+    assert found == [(time, 2.0) for time in range(12, 101, 10)]
+    assert "times count from 0 s on" in note
+    assert read(*TQDM.splitlines(), start="1795341600")[0][0] == (1795341612.0, 2.0)
+
+
+def test_what_passes_while_another_bar_advances_is_no_time_of_a_step():
+    evaluation = [bar(n, 40 * n, total=3, unit="it/s") for n in range(4)]
+    lines = [*steps(1, 20, 5), "{'loss': 1.0}", *evaluation, *steps(21, 40, 230)]
+    found, note = read(*lines)
+    assert {value for _, value in found} == {5.0}
+    # The clock stands still from step 20, at 100 s, until step 21.
+    assert [time for time, _ in found][8:12] == [95.0, 110.0, 120.0, 130.0]
+    assert "without evaluations" in note
+    assert [time for time, _ in read(*lines, start="0")[0]][8:10] == [95.0, 240.0]
+
+
+def test_a_bar_that_does_not_advance_interrupts_nothing():
+    outer = bar(1, 100, total=3, name="Epochs:")
+    lines = [line for step in steps(1, 20, 5) for line in (outer, step)]
+    assert read(*lines)[0] == read(*steps(1, 20, 5))[0]
+
+
+def test_times_count_where_all_lines_have_one():
+    lines = [f"2026-11-22 10:00:{n:02} {line}" for n, line in enumerate(steps(1, 20, 5))]
+    assert read(*lines)[0][0] == (1795341602.0, 5.0)
+    assert read(*lines, *steps(21, 22, 105))[0][0] == (15.0, 5.0)
+
+
+def test_the_bars_of_epochs_follow_each_other_at_once():
+    found, note = read(*steps(0, 30, 0), *steps(0, 30, 0))
+    assert {value for _, value in found} == {5.0}
+    assert found[-1][0] == 300.0
+    assert "new begins of the job: 1" in note
+
+
+def test_the_bar_that_ran_longest_is_that_of_the_steps():
+    downloads = [bar(n, n, name="Fetching files:", unit="it/s") for n in range(70)]
+    days = [bar(n, 80_000 + 40 * n) for n in range(40)]
+    assert {value for _, value in read(*downloads, *days)[0]} == {40.0}
+    days = [line.replace("[", "[1 day, ") for line in days]
+    assert read(*days)[0][0][0] == 86_400 + 80_040
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(["no bar at all"], id="no bar"),
+        pytest.param([bar(n, 30 * n, total=8) for n in range(9)], id="few steps"),
+        pytest.param([bar(n, 5 * n) for n in range(9)], id="less than a minute"),
+        pytest.param([bar(n, 20 * n, name="Processed prompts:") for n in range(30)], id="what a server answers"),
+        pytest.param([f"{line[:-5]}examples/s]" for line in steps(1, 30, 5)], id="another unit"),
+    ],
+)
+def test_other_bars_are_none_of_steps(lines):
+    with pytest.raises(InputError, match=r"no step in \d+ lines"):
+        read(*lines)
+    assert not tqdm_log.recognise("\n".join([*lines, "loss"]).encode(), "a.log")
+
+
+def test_a_log_without_a_loss_is_not_taken_for_one_of_a_training():
+    lines = "\n".join(steps(1, 30, 5))
+    assert tqdm_log.recognise(f"{lines}, loss=1.2".encode(), "a.log")
+    assert not tqdm_log.recognise(lines.encode(), "a.log")
+
+
+def test_more_states_than_are_kept_are_refused(monkeypatch):
+    monkeypatch.setenv("SKEWSCOPE_MAX_BAR_STATES", "20")
+    assert read(*[line for line in steps(1, 20, 5) for _ in range(3)])[0]
+    with pytest.raises(InputError, match="more than 20 states of progress bars"):
+        read(*steps(1, 21, 5))
+
+
+def test_lines_that_are_full_of_parts_of_bars_have_none():
+    parts = ["1%|" * 20_000, "1%|#| 1/" * 8000, "x" * 60_000 + "1%|", "1%|" + "#" * 60_000, "1%|#| 1/2 [" * 6000]
+    with pytest.raises(InputError, match="no step in 1 lines"):
+        read(*parts)
