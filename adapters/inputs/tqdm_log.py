@@ -31,6 +31,8 @@ BAR = re.compile(
     r"\[(?:(?P<days>\d{1,4}) days?, )?(?:(?P<hours>\d{1,6}):)?(?P<minutes>\d{1,2}):(?P<seconds>\d\d)<[^\]]{1,30}"
     r"(?:s/it|it/s)"
 )
+WORDS = re.compile(r"[A-Za-z][A-Za-z _/-]*(?=:?\s*$)")
+"""Of the text before a bar: without a time, or the number of an epoch."""
 LEAST_S = 10.0
 """Whole seconds then are right to a tenth."""
 LEAST_TOTAL, LEAST_MARKS, LEAST_SPAN_S = 30, 8, 60.0
@@ -58,7 +60,8 @@ def find_mark(line: LogLine) -> Mark | None:
     if not found:
         return None
     match = found[-1]
-    name = match["name"].strip(" :")
+    words = WORDS.search(match["name"])
+    name = words[0].strip() if words else ""
     return Mark(line, (name, int(match["total"])), Progress(int(match["done"]), read_seconds(match)))
 
 

@@ -57,7 +57,8 @@ def test_times_count_where_all_lines_have_one():
 
 
 def test_the_bars_of_epochs_follow_each_other_at_once():
-    found, note = read(*steps(0, 30, 0), *steps(0, 30, 0))
+    first, second = ([f"Epoch {n}: {line}" for line in steps(0, 30, 0)] for n in (1, 2))
+    found, note = read(*first, *second)
     assert {value for _, value in found} == {5.0}
     assert found[-1][0] == 300.0
     assert "new begins of the job: 1" in note
