@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.long_replay import START, write_table
+from bench.long_replay import START, Totals, write_table
 from skewscope.adapters.backtest.backtest import BacktestOptions, run_backtest
 from skewscope.adapters.backtest.rule_set import RuleSet, load_rule_set
 from skewscope.adapters.backtest.telemetry import TelemetrySpan, open_telemetry
@@ -38,10 +38,10 @@ def write_recording(folder: Path, nodes: int, seconds: int) -> int:
     ports = [{"name": f"p{n}", "network": "east-west", "speed": "400 Gbit/s"} for n in range(PORTS)]
     fleet = [{"name": f"n{n}", "gpus": GPUS, "ports": ports} for n in range(nodes)]
     (folder / "topology.yaml").write_text(json.dumps({"version": 1, "nodes": fleet}))
-    inputs = []
+    inputs, totals = [], Totals(float)
     for number, begin in enumerate(range(0, seconds, TABLE_S)):
         name = f"part-{number:03}.parquet"
-        write_table(folder / name, nodes, np.arange(begin, min(seconds, begin + TABLE_S)), seconds)
+        write_table(folder / name, nodes, np.arange(begin, min(seconds, begin + TABLE_S)), seconds, totals)
         inputs.append({"kind": "parquet", "path": name})
     (folder / "recording.yaml").write_text(json.dumps({"version": 1, "topology": "topology.yaml", "inputs": inputs}))
     return sum(file.stat().st_size for file in folder.iterdir())

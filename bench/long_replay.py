@@ -68,6 +68,7 @@ def series_values(
 ) -> Iterator[tuple[str, dict[str, str], np.ndarray]]:
     """Yields (signal, labels, [scrape] values) of every series; `totals` are brought up to date."""
     rng = np.random.default_rng(int(ages[0]) + 1)
+    passed = np.diff(ages, prepend=2 * ages[0] - ages[1])
     load = 0.8 + 0.1 * np.sin(2 * np.pi * ages / DAY_S)
     late = ages > whole // 2
 
@@ -90,7 +91,7 @@ def series_values(
             silent = late & (n == nodes // 2) & (port == 1)
             for signal, rate in (("port.rx_bytes", 4e9), ("port.tx_bytes", 4e9)):
                 each = np.where(silent, 0.0, rate * load * (1 + 0.05 * rng.standard_normal(len(ages))))
-                carried = np.round(totals[signal, n, port] + np.cumsum(each * np.diff(ages, prepend=ages[0] - 15)))
+                carried = np.round(totals[signal, n, port] + np.cumsum(each * passed))
                 totals[signal, n, port] = carried[-1]
                 yield signal, labels, carried
             for signal in ("port.rx_discards", "port.rx_crc_errors", "port.link_down_events"):
