@@ -16,6 +16,8 @@ MAX_WHOLE_LINE = 1 << 24
 LINES_HINT = "Cut it into shorter ones."
 MAX_ZEROS = 0.05
 """Share of zero bytes that a text may have; of UTF-16 about half are."""
+CONTINUATIONS = bytes(range(0x80, 0xC0))
+"""Bytes that are no first one of a character."""
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -65,13 +67,14 @@ def decode_line(raw: bytes) -> str:
 def is_binary(data: bytes) -> bool:
     """Returns whether bytes are no text.
 
-    A log may hold zero bytes: in a prompt, or where it was truncated while a program wrote it. Else it is UTF-8 then.
+    A log may hold some zero bytes, as in a prompt. Else it is UTF-8 then, of which the first and the last character may
+    be cut.
     """
     if not (zeros := data.count(0)):
         return False
+    rest = data.replace(b"\0", b"")
     try:
-        # The last character may be cut.
-        codecs.getincrementaldecoder("utf-8")().decode(data.replace(b"\0", b""))
+        codecs.getincrementaldecoder("utf-8")().decode(rest[:3].lstrip(CONTINUATIONS) + rest[3:])
     except UnicodeDecodeError:
         return True
     return zeros > MAX_ZEROS * len(data)

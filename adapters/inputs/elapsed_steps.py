@@ -87,16 +87,6 @@ class ElapsedSteps:
                 self._start -= pause
                 self.skipped += pause
 
-    def pass_over(self, line: LogLine, now: Progress) -> None:
-        """Passes over steps and what the job did between them, such as an evaluation of unknown length."""
-        if not self._follow(line, now) or self.newest is None:
-            self.last = self.newest = now
-            return
-        if "start" not in self.labels:
-            self._start -= now.elapsed - self.newest.elapsed
-            self.skipped += now.elapsed - self.newest.elapsed
-        self.last = self.newest = now
-
     def count_damage(self, line: LogLine) -> None:
         """Counts a line that lacks its step or its time."""
         self.damaged += 1

@@ -84,7 +84,10 @@ class SeriesCollector:
         values.append(value)
 
     def stretch(self, since: float, factor: float) -> None:
-        """Moves the newest samples, those after `since` (seconds since 1970), to so many times the distance from it."""
+        """Moves the newest samples, those after `since` (seconds since 1970), to so many times the distance from it.
+
+        They were added in the order of time.
+        """
         for times, _ in self._samples.values():
             for n in range(len(times) - 1, -1, -1):
                 if times[n] <= since:

@@ -14,6 +14,8 @@ BLOCK_BYTES = 1 << 16
 """As many as are enough for `recognise`."""
 MAX_LOG_BYTES = 8 << 20
 """Bytes of a file that are looked at."""
+MAX_FALLBACK_BYTES = 1 << 20
+"""The same, once it is known that its kind may be one that counts if no other one does."""
 MAX_OVERLAP = 1 << 14
 """Bytes of a line that the end of a block cuts."""
 
@@ -25,27 +27,30 @@ class LookAhead:
     left: int = 256 << 20
 
 
-def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead) -> str:
-    """Returns the kind of a log by what follows its first bytes; '' for none.
+def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead, fallback: str = "") -> str:
+    """Returns the kind of a log by what follows its first bytes; `fallback` for none.
 
     Args:
         stream: the file, behind its first bytes.
         head: those bytes.
         name: name of the file.
         ahead: what may be read; less afterwards.
+        fallback: the kind that counts if no other one does; then less is looked at.
     """
     if len(head) < BLOCK_BYTES or is_binary(head):
-        return ""
+        return fallback
     readers = {kind: module for kind, module in input_readers().items() if hasattr(module, "LOG_MARKS")}
-    held, fallback = head, ""
-    for _ in range(MAX_LOG_BYTES // BLOCK_BYTES):
+    held, blocks = head, 0
+    while blocks < (MAX_FALLBACK_BYTES if fallback else MAX_LOG_BYTES) // BLOCK_BYTES:
+        blocks += 1
         held = held[held.rfind(b"\n") + 1 :][-MAX_OVERLAP:]
         more = stream.read(BLOCK_BYTES - len(held)) if ahead.left > 0 else b""
         ahead.left -= len(more)
         held += more
         if not more or is_binary(more):
             break
-        fitting = [kind for kind, module in readers.items() if _is_log(module, held, name)]
+        looked = ((kind, module) for kind, module in readers.items() if not (fallback and is_fallback(module)))
+        fitting = [kind for kind, module in looked if _is_log(module, held, name)]
         if kind := next((kind for kind in fitting if not is_fallback(readers[kind])), ""):
             return kind
         fallback = fallback or next(iter(fitting), "")
@@ -53,7 +58,7 @@ def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead) ->
 
 
 def is_fallback(module: ModuleType) -> bool:
-    """Returns whether a reader reads only what no other one does, wherever in the file."""
+    """Returns whether a reader reads only what no other one does, in as much of the file as is looked at."""
     return getattr(module, "IS_FALLBACK", False)
 
 

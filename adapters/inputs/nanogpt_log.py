@@ -57,6 +57,8 @@ class NanogptParser:
         self._usual = 0.0
         """Seconds of the newest step without one."""
         self._last = 0
+        self._first: tuple[LogLine, int, float] | None = None
+        """A first step after others: of another run if the next one follows it, else a late line of another process."""
 
     def read_line(self, line: LogLine, steps: StepReader) -> None:
         """Adds what a line says of the steps."""
@@ -75,8 +77,13 @@ class NanogptParser:
             steps.collector.note = self._clock.describe(self._last, f"lines such as {EXAMPLE}")
 
     def _add_step(self, line: LogLine, step: int, seconds: float, steps: StepReader) -> None:
-        if steps.step is not None and step <= FIRST_STEP < steps.step:
+        first, self._first = self._first, None
+        if first and steps.step is not None and step <= steps.step:
             steps.begin_run()
+            steps.add_step(*first)
+        elif steps.step is not None and step <= FIRST_STEP < steps.step:
+            self._first = line, step, seconds
+            return
         if steps.step is None or step != self._evaluated:
             self._usual = seconds
             steps.add_step(line, step, seconds)

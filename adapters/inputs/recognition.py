@@ -90,9 +90,10 @@ def find_kind(path: Path, ahead: LookAhead | None = None) -> str:
         readers = input_readers().items()
         first, last = ([one for one in readers if is_fallback(one[1]) == late] for late in (False, True))
         fitting = (kind for kind, module in first if _is_recognised(module, head, path.name))
-        if kind := next(fitting, "") or find_log_kind(stream, head, path.name, ahead or LookAhead()):
+        if kind := next(fitting, ""):
             return kind
-        return next((kind for kind, module in last if _is_recognised(module, head, path.name)), "")
+        fallback = next((kind for kind, module in last if _is_recognised(module, head, path.name)), "")
+        return find_log_kind(stream, head, path.name, ahead or LookAhead(), fallback)
 
 
 def _is_recognised(module: object, head: bytes, name: str) -> bool:

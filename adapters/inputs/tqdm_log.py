@@ -27,20 +27,21 @@ IS_FALLBACK = True
 """Other kinds of logs have bars, too, of what says less."""
 EXAMPLE = "` 12%|#2   | 120/1000 [03:20<24:26,  1.67s/it]`"
 BAR = re.compile(
-    r"(?P<name>(?:^|\b)[^|%\]]{0,60}?)\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
+    r"\d{1,3}%\|[^|]{0,200}\|\s{0,3}(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
     r"\[(?:(?P<days>\d{1,4}) days?, )?(?:(?P<hours>\d{1,6}):)?(?P<minutes>\d{1,2}):(?P<seconds>\d\d)<[^\]]{1,30}"
     r"(?:s/it|it/s)"
 )
+NAME_COLUMNS = 60
 WORDS = re.compile(r"[A-Za-z][A-Za-z _/-]*(?=:?\s*$)")
-"""Of the text before a bar: without a time, or the number of an epoch."""
+"""Of so many characters before a bar, what is its name: without a time, or the number of an epoch."""
 LEAST_S = 10.0
 """Whole seconds then are right to a tenth."""
+FIRST_STEP = 1
+"""A bar of which the steps fall to this begins anew."""
 LEAST_TOTAL, LEAST_MARKS, LEAST_SPAN_S = 30, 8, 60.0
 """Steps, states and seconds from which on a bar is one of steps: shards that are loaded are fewer."""
 SERVING = ("Processed prompts", "Capturing", "Loading", "DeepGEMM")
 """Begins of the names of bars that engines show."""
-
-
 LOSS = re.compile(r"loss\b", re.IGNORECASE)
 """What a job that trains prints: pieces of other work, such as questions that are answered, are not alike."""
 
@@ -54,15 +55,15 @@ class Mark(NamedTuple):
     now: Progress
 
 
-def find_mark(line: LogLine) -> Mark | None:
-    """Returns the last state of a bar in a line; None without one."""
-    found = list(BAR.finditer(line.text))
-    if not found:
-        return None
-    match = found[-1]
-    words = WORDS.search(match["name"])
-    name = words[0].strip() if words else ""
-    return Mark(line, (name, int(match["total"])), Progress(int(match["done"]), read_seconds(match)))
+def find_marks(line: LogLine) -> list[Mark]:
+    """Returns the states of bars in a line."""
+    found = []
+    for match in BAR.finditer(line.text) if "%|" in line.text else ():
+        words = WORDS.search(line.text[max(match.start() - NAME_COLUMNS, 0) : match.start()])
+        bar = (words[0].strip() if words else "", int(match["total"]))
+        # The text is not needed any more: a log has many such lines.
+        found.append(Mark(line._replace(text=""), bar, Progress(int(match["done"]), read_seconds(match))))
+    return found
 
 
 def choose_bar(marks: Iterable[Mark]) -> tuple[str, int] | None:
@@ -81,6 +82,41 @@ def _span(found: Sequence[Progress]) -> int:
     return int(sum(max(after.elapsed - before.elapsed, 0.0) for before, after in pairwise(found)))
 
 
+class BarClock(ElapsedSteps):
+    """Adds the steps between the states of one bar."""
+
+    _is_fresh = False
+    """Whether the bar has just begun: how long its first step takes says nothing, and it may begin after many."""
+    _is_interrupted = False
+    """Whether another bar has advanced since the newest state."""
+
+    def add_state(self, mark: Mark, steps: StepReader, *, is_interrupted: bool) -> None:
+        """Adds the mean time of the steps since a state before."""
+        self.read += 1
+        self.undated = self.undated or mark.line.time is None
+        self._is_interrupted |= is_interrupted
+        now, newest = mark.now, self.newest
+        if newest is None or (now.step <= FIRST_STEP < newest.step and now.elapsed < newest.elapsed):
+            self.restarts += newest is not None
+            self._start += newest.elapsed if newest else 0.0
+            self.last, self.newest, self._is_fresh = now, now, True
+        elif now.step < newest.step or now.elapsed < newest.elapsed:
+            self.others += 1
+        elif now.step > newest.step and (self._is_fresh or self._is_interrupted):
+            self._pass_over(now, newest)
+        elif now.step > newest.step:
+            self.add(mark.line, now, steps)
+            self.read -= 1
+
+    def _pass_over(self, now: Progress, newest: Progress) -> None:
+        """Passes over steps and what else the job did between two states: the clock stands still meanwhile."""
+        if "start" not in self.labels:
+            self._start -= now.elapsed - newest.elapsed
+            self.skipped += now.elapsed - newest.elapsed
+        self.last = self.newest = now
+        self._is_fresh = self._is_interrupted = False
+
+
 class TqdmParser:
     """Keeps all bars until it is known which one is that of the steps."""
 
@@ -90,7 +126,7 @@ class TqdmParser:
         Raises:
             InputError: `start` is no time.
         """
-        self._clock = ElapsedSteps(file, labels, LEAST_S, 0.0)
+        self._clock = BarClock(file, labels, LEAST_S, 0.0)
         self._file = file
         self._marks: list[Mark] = []
         self._most = BAR_STATES.limit()
@@ -99,53 +135,57 @@ class TqdmParser:
         self._last = 0
 
     def read_line(self, line: LogLine, steps: StepReader) -> None:  # noqa: ARG002 - that of all parsers
-        """Keeps the bar of a line, if it is the first one in its second.
+        """Keeps the bars of a line, each if it is the first one of its kind in its second.
 
         Raises:
             InputError: there are too many.
         """
         self._last = line.number
-        mark = find_mark(line) if "%|" in line.text else None
-        if mark is None or self._seconds.get(mark.bar) == mark.now.elapsed:
-            return
-        if len(self._marks) >= self._most:
-            raise InputError([BAR_STATES.problem(self._file, hint="Split it.")])
-        self._marks.append(mark)
-        self._seconds[mark.bar] = mark.now.elapsed
+        for mark in find_marks(line):
+            if self._seconds.get(mark.bar) == mark.now.elapsed:
+                continue
+            if len(self._marks) >= self._most:
+                raise InputError([BAR_STATES.problem(self._file, hint="Split it.")])
+            self._marks.append(mark)
+            self._seconds[mark.bar] = mark.now.elapsed
 
     def finish(self, steps: StepReader) -> None:
-        """Adds the steps."""
+        """Adds the steps.
+
+        Raises:
+            InputError: there are too many samples, or a time is none.
+        """
         found = list(_join(self._marks, choose_bar(self._marks)))
         # Of another thing that is printed in the same line, a time is none of the bar.
         is_dated = all(mark.line.time is not None for mark, _ in found)
         for mark, is_interrupted in found:
-            line = mark.line if is_dated else mark.line._replace(time=None)
-            if is_interrupted:
-                self._clock.pass_over(line, mark.now)
-            else:
-                self._clock.add(line, mark.now, steps)
+            one = mark if is_dated else mark._replace(line=mark.line._replace(time=None))
+            self._clock.add_state(one, steps, is_interrupted=is_interrupted)
         if self._clock.read:
             steps.collector.note = self._clock.describe(self._last, f"lines such as {EXAMPLE}")
 
 
 def _join(marks: Iterable[Mark], bar: tuple[str, int] | None) -> Iterator[tuple[Mark, bool]]:
-    """Yields the states of a bar, and whether another one has advanced since the state before."""
-    newest: dict[tuple[str, int], Progress] = {}
+    """Yields the states of a bar, and whether one of another length has advanced since the state before.
+
+    Processes that do the same show bars of the same length.
+    """
+    newest: dict[tuple[str, int], int] = {}
     is_interrupted = False
     for mark in marks:
         if mark.bar == bar:
             yield mark, is_interrupted
             is_interrupted = False
-        else:
-            is_interrupted = is_interrupted or mark.now != newest.get(mark.bar, mark.now)
-            newest[mark.bar] = mark.now
+        elif bar is not None and mark.bar[1] != bar[1]:
+            is_interrupted = is_interrupted or mark.now.step != newest.get(mark.bar, mark.now.step)
+            newest[mark.bar] = mark.now.step
 
 
 def recognise(head: bytes, _name: str) -> bool:
     """Returns whether the first bytes of a file, or others of it, have a bar of steps of a training."""
     lines = decode_head(head)
-    bars = (find_mark(LogLine(0, text, None)) for text in lines if "%|" in text)
-    return any(map(LOSS.search, lines)) and choose_bar(filter(None, bars)) is not None
+    bars = (mark for text in lines for mark in find_marks(LogLine(0, text, None)))
+    return any(map(LOSS.search, lines)) and choose_bar(bars) is not None
 
 
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:

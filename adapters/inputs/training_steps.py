@@ -26,6 +26,10 @@ MAX_SPREAD = 2.0
 """Times as long as steps took, in which they are spread over what passed; more is a pause after them (judgement)."""
 
 
+MAX_RUNS = 64
+"""Runs of one log that are judged apart: each one is a group, of which a topology has some thousands."""
+
+
 class LogLine(NamedTuple):
     """One line of a log."""
 
@@ -59,9 +63,13 @@ class StepReader:
         self._job = self.group
 
     def begin_run(self) -> None:
-        """Begins another run of the job, which may do other work at another pace: it is a group of its own."""
-        self._runs += 1
-        self.group, self.step = f"{self._job}-{self._runs}", None
+        """Begins another run of the job, which may do other work at another pace: it is a group of its own.
+
+        What follows the last of MAX_RUNS is part of it.
+        """
+        self._runs = min(self._runs + 1, MAX_RUNS)
+        # No name that is made of a file's has a point.
+        self.group, self.step = f"{self._job}.{self._runs}", None
 
     def add_step(self, line: LogLine, step: int, seconds: float, samples: float | None = None) -> None:
         """Adds a step, unless its number is that of the step before: progress bars show each several times.

@@ -336,8 +336,8 @@ second each reached 10 by chance nine times in 150 hours; at ten a second in all
 EVIDENCE_S, MAX_GAIN = 11.0, 4.0
 """Between the two: as much as MORE yields in so many seconds; no more of one sample, for a client may send a burst."""
 EXCESS, UNSURE, LEAD = 4.0, 4.0, 0.5
-"""Evidence kept beyond the threshold, so that a symptom ends soon; that of one without requests over one with many; and
-by how much more it is kept, so that it wins where both are."""
+"""Evidence kept beyond the highest threshold of a board, so that a symptom ends soon; that of one without requests over
+one with many; and by how much more it is kept, so that it wins where both are."""
 AGAIN = 0.5
 """Part of all evidence that is left when a replica without requests gets some again (judgement)."""
 RATE_S, RECENT_S, USUAL_S = 60.0, 10.0, 120.0
@@ -501,15 +501,17 @@ class RequestShares:
         np.maximum.at(top[0], self._board, weight.max(axis=0))
         np.maximum.at(top[1], self._board, weight[1] + UNSURE)
         sure = (weight + penalty >= top[1, self._board]) & (read[self._pool] >= self._crossed - READY_LAG_S)
+        again: set[int] = set()
         for row, n in np.argwhere(self._told & (weight == top[0, self._board])).tolist():
             board = int(self._board[n])
             if shown.get(board, (0, n))[0] > row:
-                # One that had none gets requests again: what the other one got meanwhile says nothing of now.
-                members = self._board == board
-                self._evidence[:, members] *= AGAIN
-                self._told[:, members] = False
+                again.add(board)
             elif shown.get(board) == (row, n) or sure[row, n]:
                 self._shown.setdefault(board, (row, n))
+        # One that had none gets requests again: what the other one got meanwhile says nothing of now.
+        members = np.isin(self._board, sorted(again))
+        self._evidence[:, members] *= AGAIN
+        self._told[:, members] = False
 
     def deviations(self) -> Iterator[Deviation]:
         """Yields the replicas that get too many requests, or none."""

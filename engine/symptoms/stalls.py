@@ -18,12 +18,14 @@ QUIET_TIMES = 3.0
 """Times the distance between two long steps for which there were none before: what came as often from the start on, as
 evaluations or rollouts do, is part of the work (judgement)."""
 PAIR_COUNT = 1.7
-"""What is left of a long step and a second one 10 s later; two are enough..."""
+"""What is left of a long step and a second one 10 s later; of work that never had any, two are enough..."""
 PAIR_LOST = 0.15
 """...where they cost such a share of the time between them..."""
 PAIR_TIMES = 1.5
 """...and the longer one takes at most so many times as long as the other one (judgement; in 3,300 hours of recordings
 of others, healthy ones most of them, this reported nothing that three would not)."""
+SAME_TIME_S = 1e-3
+"""Times that differ by less are the same."""
 
 ARRAYS = ("_first", "_since", "_time", "_newest", "_quiet", "_count", "_lost", "_value", "_was_long", "_is_found")
 
@@ -103,7 +105,8 @@ class RepeatedStalls:
             share = self._lost[at] * (1 - 1 / count) / passed
             is_new = self._quiet[at] >= QUIET_TIMES * passed / (count - 1)
         is_like_last = np.maximum(value, earlier) <= PAIR_TIMES * np.minimum(value, earlier)
-        is_costly_pair = (count >= PAIR_COUNT) & (share >= PAIR_LOST) & is_like_last
+        is_only = self._since[at] - self._quiet[at] <= self._first[at] + SAME_TIME_S
+        is_costly_pair = is_only & (count >= PAIR_COUNT) & (share >= PAIR_LOST) & is_like_last
         is_often = (count >= MIN_REPEATS) & (share >= LEAST_LOST)
         self._is_found[at] |= (is_often | is_costly_pair) & is_new
 

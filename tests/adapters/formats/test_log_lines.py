@@ -39,6 +39,7 @@ ZEROS = "a prompt\0\n" + "x" * 80 + "é\n"
     [
         pytest.param(ZEROS.encode(), 2, id="a zero byte in a text"),
         pytest.param(ZEROS.encode()[:-2], 2, id="whose last character is cut"),
+        pytest.param("█".encode()[1:] + ZEROS.encode(), 2, id="whose first character is cut"),
         pytest.param(ZEROS.encode("latin-1") + b"x", 0, id="in bytes that are no UTF-8"),
         pytest.param(b"a\0b\n", 0, id="many zero bytes"),
     ],

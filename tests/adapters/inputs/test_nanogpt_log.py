@@ -72,7 +72,19 @@ def test_a_run_that_begins_at_its_first_step_is_a_job_of_its_own():
     text = nanochat(*((n, 500) for n in range(5)), *((n, 900) for n in range(3)), (7, 900), (3, 900))
     series = nanogpt_log.read_series(io.BytesIO(text.encode()), "out/train.jsonl", {})
     found = {dict(one.labels)["group"]: one.values.tolist() for one in series}
-    assert found == {"train": [0.5] * 4, "train-2": [0.9] * 4}
+    assert found == {"train": [0.5] * 4, "train.2": [0.9] * 4}
+
+
+def test_a_late_line_of_another_process_begins_no_run():
+    late = nanochat(*((n, 500) for n in range(5)), (1, 500), *((n, 500) for n in range(5, 9)))
+    assert read(late)[0] == [(0.5 * n, 0.5) for n in range(2, 10)]
+
+
+def test_of_very_many_runs_the_last_ones_are_one_job(monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.inputs.training_steps.MAX_RUNS", 3)
+    text = nanochat(*((n, 500) for n in range(4))) * 6
+    series = nanogpt_log.read_series(io.BytesIO(text.encode()), "out/train.jsonl", {})
+    assert {dict(one.labels)["group"] for one in series} == {"train", "train.2", "train.3"}
 
 
 def speedrun(*rows, unit="ms", key="train_loss"):

@@ -64,6 +64,13 @@ def test_two_long_steps_count_if_they_are_alike(lengths: tuple[float, float], to
     assert len(world.incidents()) == told
 
 
+@pytest.mark.parametrize("apart", [6, 9])
+def test_a_pair_that_comes_again_and_again_is_part_of_the_work(apart: int) -> None:
+    pairs = {start + later for start in range(20, 320, 100) for later in (0, apart)}
+    first = {start for start in pairs if start >= 100}
+    assert incidents_of({20} | first, seconds=320)[1] == []
+
+
 def test_collections_of_garbage_are_not() -> None:
     assert incidents_of(every(5, 31), length=0.3)[1] == []
 
