@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 from skewscope.adapters.formats.bounds import BAR_STATES
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.elapsed_steps import ElapsedSteps, Progress, read_seconds
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -40,6 +40,8 @@ FIRST_STEP = 1
 """A bar of which the steps fall to this begins anew."""
 LEAST_TOTAL, LEAST_MARKS, LEAST_SPAN_S = 30, 8, 60.0
 """Steps, states and seconds from which on a bar is one of steps: shards that are loaded are fewer."""
+LEAST_SAMPLES = 3
+"""Samples in a part of a file from which on it is one of steps."""
 SERVING = ("Processed prompts", "Capturing", "Loading", "DeepGEMM")
 """Begins of the names of bars that engines show."""
 LOSS = re.compile(r"loss\b", re.IGNORECASE)
@@ -181,11 +183,19 @@ def _join(marks: Iterable[Mark], bar: tuple[str, int] | None) -> Iterator[tuple[
             newest[mark.bar] = mark.now.step
 
 
-def recognise(head: bytes, _name: str) -> bool:
-    """Returns whether the first bytes of a file, or others of it, have a bar of steps of a training."""
+def recognise(head: bytes, name: str) -> bool:
+    """Returns whether the first bytes of a file, or others of it, have a bar of a training that gives samples."""
     lines = decode_head(head)
-    bars = (mark for text in lines for mark in find_marks(LogLine(0, text, None)))
-    return any(map(LOSS.search, lines)) and choose_bar(bars) is not None
+    if not any(map(LOSS.search, lines)):
+        return False
+    parser, steps = TqdmParser(name, {}), StepReader(SeriesCollector(name), "")
+    try:
+        for number, text in enumerate(lines, 1):
+            parser.read_line(LogLine(number, text, None), steps)
+        parser.finish(steps)
+    except InputError:
+        return False
+    return any(len(one.times) >= LEAST_SAMPLES for one in steps.list_series())
 
 
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
