@@ -68,7 +68,9 @@ def series_values(
 ) -> Iterator[tuple[str, dict[str, str], np.ndarray]]:
     """Yields (signal, labels, [scrape] values) of every series; `totals` are brought up to date."""
     rng = np.random.default_rng(int(ages[0]) + 1)
-    passed = np.diff(ages, prepend=2 * ages[0] - ages[1])
+    # The last table may hold one scrape.
+    period = ages[1] - ages[0] if len(ages) > 1 else 1
+    passed = np.diff(ages, prepend=ages[0] - period)
     load = 0.8 + 0.1 * np.sin(2 * np.pi * ages / DAY_S)
     late = ages > whole // 2
 

@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow")
     ("write", "period"),
     [
         pytest.param(lambda folder: long_replay.write_recording(folder, 2, 3 * 86_400, 7200), 7200, id="long replay"),
-        pytest.param(lambda folder: backtest_load.write_recording(folder, 2, 20), 1, id="backtest"),
+        pytest.param(lambda folder: backtest_load.write_recording(folder, 2, 21), 1, id="backtest"),
     ],
 )
 def test_counters_go_on_from_table_to_table(tmp_path, monkeypatch, write, period):

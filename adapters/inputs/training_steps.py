@@ -24,8 +24,6 @@ RELATIVE = "the log has no times: they begin at 0 s and grow by the time of each
 PARTLY = "some steps have no time: theirs is that of the step before, and the time they took"
 MAX_SPREAD = 2.0
 """Times as long as steps took, in which they are spread over what passed; more is a pause after them (judgement)."""
-
-
 MAX_RUNS = 64
 """Runs of one log that are judged apart: each one is a group, of which a topology has some thousands."""
 
