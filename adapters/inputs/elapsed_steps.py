@@ -18,6 +18,9 @@ from skewscope.kb.problems import InputError, Problem
 MAX_DAMAGED = 0.01
 """Share of lines without their step or time that is left out with a note; with more, the file is no such log."""
 
+NEW_VALUE = 1e-9
+"""By this part a sample differs from one before it that is as long."""
+
 
 class Progress(NamedTuple):
     """How far a job was at a line."""
@@ -60,6 +63,8 @@ class ElapsedSteps:
         self._begin = self._start = seconds_label(self.labels, "start", self.file, 0.0)
         self._seen = 0.0
         """Newest elapsed time, of any line."""
+        self._value = 0.0
+        """Newest sample, seconds."""
 
     def add(self, line: LogLine, now: Progress, steps: StepReader) -> None:
         """Adds the mean time of the steps since the last line."""
@@ -74,6 +79,9 @@ class ElapsedSteps:
             taken = now.elapsed - self.last.elapsed
             if taken >= self.least:
                 seconds = taken / (now.step - self.last.step)
+                # Whole seconds often give the same time again, which would pass for one that was read twice.
+                seconds *= 1.0 + NEW_VALUE if seconds == self._value else 1.0
+                self._value = seconds
                 steps.collector.add(STEP_DURATION, {"group": steps.group}, self._place(line, now), seconds, line.number)
                 self.last = now
 

@@ -14,6 +14,7 @@ from skewscope.adapters.formats.bounds import BAR_STATES
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.elapsed_steps import ElapsedSteps, Progress, read_seconds
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.log_recognition import BLOCK_BYTES
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -34,12 +35,17 @@ BAR = re.compile(
 NAME_COLUMNS = 60
 WORDS = re.compile(r"[A-Za-z][A-Za-z _/-]*(?=:?\s*$)")
 """Of so many characters before a bar, what is its name: without a time, or the number of an epoch."""
-LEAST_S = 10.0
-"""Whole seconds then are right to a tenth."""
+MAX_ERROR = 0.1
+"""Share of the time of a sample by which it may be wrong, since the clock counts whole seconds."""
+CLOCK_S = 1.0
+UNKNOWN = 1 << 40
+"""More steps than any job takes."""
 FIRST_STEP = 1
 """A bar of which the steps fall to this begins anew."""
 LEAST_TOTAL, LEAST_MARKS, LEAST_SPAN_S = 30, 8, 60.0
 """Steps, states and seconds from which on a bar is one of steps: shards that are loaded are fewer."""
+DENSE_SPAN_S = 10.0
+"""The same of a part of a file that is as long as parts are."""
 LEAST_SAMPLES = 3
 """Samples in a part of a file from which on it is one of steps."""
 SERVING = ("Processed prompts", "Capturing", "Loading", "DeepGEMM")
@@ -55,6 +61,8 @@ class Mark(NamedTuple):
     bar: tuple[str, int]
     """Its name and its total."""
     now: Progress
+    late: int = UNKNOWN
+    """Steps since the state before: the second of the clock began within them."""
 
 
 def find_marks(line: LogLine) -> list[Mark]:
@@ -68,15 +76,15 @@ def find_marks(line: LogLine) -> list[Mark]:
     return found
 
 
-def choose_bar(marks: Iterable[Mark]) -> tuple[str, int] | None:
-    """Returns the bar that ran longest; None without one of steps."""
+def choose_bar(marks: Iterable[Mark], least_span: float = LEAST_SPAN_S) -> tuple[str, int] | None:
+    """Returns the bar that ran longest, and for `least_span` seconds; None without one of steps."""
     by_bar: dict[tuple[str, int], list[Progress]] = {}
     for mark in marks:
         if mark.bar[1] >= LEAST_TOTAL and not mark.bar[0].startswith(SERVING):
             by_bar.setdefault(mark.bar, []).append(mark.now)
     spans = Counter({bar: _span(found) for bar, found in by_bar.items() if len(found) >= LEAST_MARKS})
     found, span = max(spans.items(), key=lambda one: (one[1], one[0]), default=(None, 0.0))
-    return found if span >= LEAST_SPAN_S else None
+    return found if span >= least_span else None
 
 
 def _span(found: Sequence[Progress]) -> int:
@@ -91,6 +99,8 @@ class BarClock(ElapsedSteps):
     """Whether the bar has just begun: how long its first step takes says nothing, and it may begin after many."""
     _is_interrupted = False
     """Whether another bar has advanced since the newest state."""
+    _late = 0
+    """Steps within which the second of the newest sample's end began."""
 
     def add_state(self, mark: Mark, steps: StepReader, *, is_interrupted: bool) -> None:
         """Adds the mean time of the steps since a state before."""
@@ -107,8 +117,16 @@ class BarClock(ElapsedSteps):
         elif now.step > newest.step and (self._is_fresh or self._is_interrupted):
             self._pass_over(now, newest)
         elif now.step > newest.step:
+            self.least = self._choose_least(mark, self.last or newest)
             self.add(mark.line, now, steps)
             self.read -= 1
+        if self.last is now:
+            self._late = mark.late
+
+    def _choose_least(self, mark: Mark, last: Progress) -> float:
+        """Returns the least time of a sample that ends at a state: the more often a bar is drawn, the less."""
+        each = (mark.now.elapsed - last.elapsed) / (mark.now.step - last.step)
+        return min(CLOCK_S, max(mark.late, self._late) * each) / MAX_ERROR
 
     def _pass_over(self, now: Progress, newest: Progress) -> None:
         """Passes over steps and what else the job did between two states: the clock stands still meanwhile."""
@@ -122,18 +140,20 @@ class BarClock(ElapsedSteps):
 class TqdmParser:
     """Keeps all bars until it is known which one is that of the steps."""
 
-    def __init__(self, file: str, labels: Mapping[str, str]) -> None:
-        """Reads the labels.
+    def __init__(self, file: str, labels: Mapping[str, str], least_span: float = LEAST_SPAN_S) -> None:
+        """Reads the labels; `least_span` are the seconds from which on a bar is one of steps.
 
         Raises:
             InputError: `start` is no time.
         """
-        self._clock = BarClock(file, labels, LEAST_S, 0.0)
-        self._file = file
+        self._clock = BarClock(file, labels, CLOCK_S, 0.0)
+        self._file, self._least_span = file, least_span
         self._marks: list[Mark] = []
         self._most = BAR_STATES.limit()
         self._seconds: dict[tuple[str, int], float] = {}
         """Newest time of each bar."""
+        self._steps: dict[tuple[str, int], int] = {}
+        """Newest step of each bar."""
         self._last = 0
 
     def read_line(self, line: LogLine, steps: StepReader) -> None:  # noqa: ARG002 - that of all parsers
@@ -144,11 +164,13 @@ class TqdmParser:
         """
         self._last = line.number
         for mark in find_marks(line):
+            late = mark.now.step - self._steps.get(mark.bar, 0)
+            self._steps[mark.bar] = mark.now.step
             if self._seconds.get(mark.bar) == mark.now.elapsed:
                 continue
             if len(self._marks) >= self._most:
                 raise InputError([BAR_STATES.problem(self._file, hint="Split it.")])
-            self._marks.append(mark)
+            self._marks.append(mark._replace(late=late) if late > 0 else mark)
             self._seconds[mark.bar] = mark.now.elapsed
 
     def finish(self, steps: StepReader) -> None:
@@ -157,7 +179,7 @@ class TqdmParser:
         Raises:
             InputError: there are too many samples, or a time is none.
         """
-        found = list(_join(self._marks, choose_bar(self._marks)))
+        found = list(_join(self._marks, choose_bar(self._marks, self._least_span)))
         # Of another thing that is printed in the same line, a time is none of the bar.
         is_dated = all(mark.line.time is not None for mark, _ in found)
         for mark, is_interrupted in found:
@@ -188,7 +210,9 @@ def recognise(head: bytes, name: str) -> bool:
     lines = decode_head(head)
     if not any(map(LOSS.search, lines)):
         return False
-    parser, steps = TqdmParser(name, {}), StepReader(SeriesCollector(name), "")
+    # A part of a file in which a bar is drawn many times a second is a short time.
+    least_span = DENSE_SPAN_S if len(head) >= BLOCK_BYTES else LEAST_SPAN_S
+    parser, steps = TqdmParser(name, {}, least_span), StepReader(SeriesCollector(name), "")
     try:
         for number, text in enumerate(lines, 1):
             parser.read_line(LogLine(number, text, None), steps)

@@ -285,7 +285,7 @@ class LocalityIndex:
         place = self.location_of(entity)
         names = {g.removeprefix("group:") for g in place.groups}
         groups = [self.topology.group[g] for g in sorted(names) if g in self.topology.group]
-        serves = [bool(g.engine or g.front_end or g.kind == "prefill-decode" or g.name in self._pools) for g in groups]
+        serves = [group.name in self.topology.serving_groups for group in groups]
         if place.pools and all(serves):
             return "inference"
         if any(serves) or place.pools:

@@ -100,6 +100,16 @@ class Topology:
         return {group.name: group for group in self.groups}
 
     @cached_property
+    def serving_groups(self) -> frozenset[str]:
+        """Names of the groups that serve requests."""
+        replicas = {name for pool in self.pools for name in pool.replicas}
+        return frozenset(
+            group.name
+            for group in self.groups
+            if group.front_end or group.engine or group.kind == "prefill-decode" or group.name in replicas
+        )
+
+    @cached_property
     def port(self) -> Mapping[str, Port]:
         """Ports by `node/port`."""
         return {port.id: port for node in self.nodes for port in node.ports}

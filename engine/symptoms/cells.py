@@ -437,7 +437,7 @@ class JudgedCells:
         return {("pool", pool.name) for pool in self.topology.pools if replica in pool.replicas}
 
     def serving_group(self, cell: int) -> Group | None:
-        """Returns the group with a front end that a cell belongs to; its work follows the requests."""
+        """Returns the group that serves requests to which a cell belongs; its work follows these."""
         place = self.places[cell]
         if place not in self._serving:
             self._serving[place] = self._find_serving_group(place)
@@ -451,8 +451,8 @@ class JudgedCells:
         else:
             node = self.topology.port[place.name].node if place.name in self.topology.port else place.name
             names = self._groups_of_node.get(node.rsplit("/gpu", 1)[0], ())
-        groups = (self.topology.group.get(name) for name in names)
-        return next((group for group in groups if group is not None and group.front_end), None)
+        serving = self.topology.serving_groups
+        return next((self.topology.group[name] for name in names if name in serving), None)
 
     def replica_of(self, cell: int) -> str:
         """Returns the group whose requests a cell shows: its engine's, or those at its front end; '' for none."""

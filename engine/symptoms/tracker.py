@@ -340,7 +340,7 @@ class SymptomTracker:
 
     def _list_waiting_groups(self, groups: Iterable[str]) -> set[str]:
         """Returns tokens of the training groups that wait for some: a pipeline for its stages, these for the others."""
-        serving = {f"group:{group.name}" for group in self.locality.topology.groups if group.front_end}
+        serving = {f"group:{name}" for name in self.locality.topology.serving_groups}
         found = {*groups} - serving
         for _ in range(WAITING_HOPS):
             names = [token.partition(":")[2] for token in found]

@@ -1,8 +1,10 @@
 import io
+from itertools import pairwise
 
 import pytest
 
 from skewscope.adapters.inputs import tqdm_log
+from skewscope.adapters.inputs.log_recognition import BLOCK_BYTES
 from skewscope.kb.problems import InputError
 from tests.support.artefacts import TQDM
 
@@ -18,12 +20,12 @@ def steps(first, last, start, each=5):
 
 
 def read(*lines, name="out/train.log", **labels):
-    """Returns (time, seconds of a step) of each sample, and the note."""
+    """Returns (time, seconds of a step up to a thousandth) of each sample, and the note."""
     text = "\r".join(lines) + "\n"
     (series,) = tqdm_log.read_series(io.BytesIO(text.encode()), name, labels)
     assert series.metric == "skewscope_step_duration"
     assert dict(series.labels) == {"group": labels.get("group", "train")}
-    return list(zip(series.times.tolist(), series.values.tolist(), strict=True)), series.note
+    return list(zip(series.times.tolist(), series.values.round(3).tolist(), strict=True)), series.note
 
 
 def test_a_step_has_the_mean_time_of_ten_seconds_at_least():
@@ -32,6 +34,28 @@ def test_a_step_has_the_mean_time_of_ten_seconds_at_least():
     assert found == [(time, 2.0) for time in range(12, 93, 10)]
     assert "times count from 0 s on" in note
     assert read(*TQDM.splitlines(), start="1795341600")[0][0] == (1795341614.0, 2.0)
+
+
+def test_a_bar_that_is_drawn_often_tells_more_of_its_seconds():
+    # Eight steps a second, then two: the second of the clock begins within one of them.
+    quick = [bar(n, n // 8, total=9000) for n in range(1, 401)]
+    slow = [bar(n, 50 + (n - 400) // 2, total=9000) for n in range(401, 441)]
+    found, _ = read(*quick, *slow)
+    assert found[:24] == [(time, 0.125) for time in range(2, 50, 2)]
+    assert found[25:] == [(time, 0.5) for time in (55.0, 60.0, 65.0)]
+
+
+def test_a_part_of_a_file_in_which_bars_are_drawn_often_is_known_as_one_of_steps():
+    lines = [f"{bar(n, n // 40, total=90_000)}\n{{'loss': 1.{n}}}" for n in range(1, 1500)]
+    part = "\r".join(lines).encode()[:BLOCK_BYTES]
+    assert tqdm_log.recognise(part, "a.log")
+    assert not tqdm_log.recognise(part[:-1], "a.log")
+
+
+def test_steps_that_take_as_long_as_those_before_are_new_samples():
+    (series,) = tqdm_log.read_series(io.BytesIO("\r".join(steps(1, 60, 5)).encode()), "train.log", {})
+    assert all(before != after for before, after in pairwise(series.values.tolist()))
+    assert series.values.tolist() == pytest.approx([5.0] * len(series.values))
 
 
 def test_what_passes_while_another_bar_advances_is_no_time_of_a_step():
