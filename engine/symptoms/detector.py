@@ -57,6 +57,8 @@ from skewscope.engine.symptoms.stalls import RepeatedStalls
 FEW_DIGITS, SAME_DIGITS = 2, 1e-3
 """Durations of so few decimal digits, up to a thousandth of the last one, are rounded: equal ones in a row are as many
 steps. Others that are equal are one that is repeated."""
+SHARED_BY = {"rank": "group", "replica": "pool"}
+"""Where most members shift, what they are members of is reported, by their kind."""
 
 
 @dataclass
@@ -460,7 +462,7 @@ class SymptomDetector:
             yield Deviation(signals[cell], places[cell], START, "up", since, value, after)
 
     def _shifted_cells(self) -> Mapping[int, Entity | None]:
-        """Returns the cells shifted against their past, each with the group of which most members are, if any.
+        """Returns the cells shifted against their past, each with the group or pool of which most members are, if any.
 
         A single one that differs from its peers is judged by these: what it shares with them is the work.
         """
@@ -478,7 +480,7 @@ class SymptomDetector:
         found: dict[int, Entity | None] = dict.fromkeys(np.flatnonzero((shift != 0) & ~single).tolist())
         for pair in np.flatnonzero(told & (shift[at] != 0) & (2 * hit[numbers] > size[numbers])).tolist():
             cell, place = int(at[pair]), cells.set_places.get(int(numbers[pair]))
-            if cell in found and cells.places[cell].kind == "rank" and place is not None and place.kind == "group":
+            if cell in found and place is not None and SHARED_BY.get(cells.places[cell].kind) == place.kind:
                 found[cell] = found[cell] or place
         return found
 

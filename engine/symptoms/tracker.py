@@ -24,6 +24,7 @@ from skewscope.engine.symptoms.causes import Candidate, CauseModel
 from skewscope.engine.symptoms.cells import (
     LESS,
     PART_SIGNAL,
+    PAST,
     PEERS,
     SHARES,
     STEP_SIGNAL,
@@ -40,6 +41,7 @@ LEVELS = frozenset({"up", "down"})
 """Directions of deviations that may follow one another in one series."""
 CLEAR_S = 10.0
 """A symptom ends when nothing of it has held for so many seconds."""
+SHARED_PLACES = ("replica", "pool")
 COOL_DOWN_S = 30.0
 """A symptom that appears again at its place within this time is the same one."""
 EXPLAIN_S = 60.0
@@ -193,7 +195,8 @@ class SymptomTracker:
                 name, topology = deviation.place.name, self.locality.topology
                 # One hash of a switch places the flows of all its bundles; what they lead to is lost to all of one.
                 tokens |= {f"node:{topology.port[name].node}" if deviation.form == SHARES else topology.links_of(name)}
-            one = self._near(t, tokens) or self._begin(t, deviation, tokens)
+            one = self._near(t, tokens, deviation) or self._pool_symptom(t, deviation)
+            one = one or self._begin(t, deviation, tokens)
             one.tokens |= tokens
             if one.resolved_at is not None:
                 one.resolved_at = None
@@ -206,10 +209,37 @@ class SymptomTracker:
         one.active.add(key)
         return one
 
-    def _near(self, t: float, tokens: Collection[str]) -> SymptomState | None:
+    def _near(self, t: float, tokens: Collection[str], deviation: Deviation) -> SymptomState | None:
+        near = (one for one in self.symptoms.values() if not one.tokens.isdisjoint(tokens))
+        return next((one for one in near if self._may_include(t, one, deviation)), None)
+
+    def _may_include(self, t: float, one: SymptomState, deviation: Deviation) -> bool:
+        """Returns whether a deviation may be part of a symptom: of one that has just ended only if it is the same."""
+        if one.resolved_at is None:
+            return True
+        is_same = self._symptom_of(one.primary) == self._symptom_of(deviation)
+        return is_same and t - one.resolved_at <= COOL_DOWN_S
+
+    def _locate(self, t: float, one: SymptomState, best: Deviation) -> None:
+        """Names a symptom after another deviation of it."""
+        if best.place != one.primary.place:
+            self._record(t, one, f"located at {self.locality.display_name(best.place)[1]}")
+        one.primary = best
+
+    def _pool_symptom(self, t: float, deviation: Deviation) -> SymptomState | None:
+        """Returns the symptom of a pool of which a deviation from the past is a part, or that has begun as one of these."""
+        place, pools = deviation.place, self.locality.topology.pools
+        if deviation.form != PAST or place.kind not in SHARED_PLACES:
+            return None
+        shared = [pool for pool in pools if place.name in (pool.replicas if place.kind == "replica" else (pool.name,))]
+        places = {Entity("pool", pool.name) for pool in shared}
+        if place in places:
+            places |= {Entity("replica", name) for pool in shared for name in pool.replicas}
         for one in self.symptoms.values():
-            is_recent = one.resolved_at is None or t - one.resolved_at <= COOL_DOWN_S
-            if is_recent and not one.tokens.isdisjoint(tokens):
+            is_such = (one.primary.form, one.primary.symptom) == (PAST, deviation.symptom)
+            if is_such and one.primary.place in places and self._may_include(t, one, deviation):
+                if place.kind == "pool":
+                    self._locate(t, one, deviation)
                 return one
         return None
 
@@ -222,9 +252,7 @@ class SymptomTracker:
     def _update(self, t: float, one: SymptomState, is_touched: bool) -> None:
         best = min((one.deviations[key] for key in one.active), key=lambda one: one.rank)
         if best.rank[:2] < one.primary.rank[:2]:
-            if best.place != one.primary.place:
-                self._record(t, one, f"located at {self.locality.display_name(best.place)[1]}")
-            one.primary = best
+            self._locate(t, one, best)
         elif one.primary.key in one.deviations:
             one.primary = max(one.primary, one.deviations[one.primary.key], key=lambda each: each.size)
         # A step that came after all was late: it no longer speaks for what stops a job for good.

@@ -24,7 +24,7 @@ def topology(size: int = 4) -> Topology:
         for n in range(size)
     )
     group = Group("A", "tensor-parallel", tuple(node.name for node in nodes))
-    return Topology(nodes, (group,), (Pool("pool", ("A",)),))
+    return Topology(nodes, (group,))
 
 
 def pool_of_replicas(replicas: int, size: int = 2) -> Topology:

@@ -73,3 +73,30 @@ def test_a_histogram_without_a_part_is_not_judged(part):
     world.serve(120, {"A": 2.0})
     world.serve(90, {"A": 6.0})
     assert not world.incidents()
+
+def test_what_most_replicas_share_is_told_of_their_pool():
+    world = ServingWorld(4)
+    world.serve(120, dict.fromkeys("ABCD", 2.0))
+    world.serve(45, dict.fromkeys("ABCD", 5.0))
+    # Before most are known to be slow, one or two may be reported by themselves.
+    (found,) = (one for one in world.incidents() if one.state == "firing")
+    assert (found.condition, found.kind, found.name) == ("slow-responses", "pool", "pool")
+
+
+def test_a_replica_that_shares_it_later_is_part_of_it():
+    world = ServingWorld(4)
+    world.serve(120, dict.fromkeys("ABCD", 2.0))
+    world.serve(20, {"A": 2.0, "B": 5.0, "C": 5.0, "D": 5.0})
+    world.serve(40, dict.fromkeys("ABCD", 5.0))
+    (found,) = world.incidents()
+    assert (found.kind, found.name) == ("pool", "pool")
+
+
+def test_a_latency_needs_to_last_ten_seconds():
+    def told_after(seconds):
+        world = ServingWorld()
+        world.serve(120, {"A": 2.0})
+        world.serve(seconds, {"A": 6.0})
+        return bool(world.incidents())
+
+    assert [told_after(seconds) for seconds in (8, 14)] == [False, True]

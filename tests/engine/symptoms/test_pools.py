@@ -1,5 +1,7 @@
 """What replicas of a pool do is judged by the requests that they get."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -150,3 +152,16 @@ def is_slow(world):
 )
 def test_a_replica_is_slow_by_more_than_its_load_explains(running, steps, slow):
     assert is_slow(steps_with(running, steps)) == slow
+
+
+def test_replicas_without_a_known_front_end_are_compared_by_what_their_engines_answer():
+    fleet = pool_of_replicas(4)
+    fleet = replace(fleet, groups=tuple(replace(group, front_end="") for group in fleet.groups))
+    world, chance, total = SymptomWorld(fleet=fleet), np.random.default_rng(4), np.zeros(4)
+    for n in range(LAST):
+        share = np.array([1, 1, 6, 1]) if n >= ONSET else np.ones(4)
+        total += chance.poisson(8 * share / share.sum())
+        counts = {("serve.success", "replica", name): total[k] for k, name in enumerate("ABCD")}
+        world.tick(counts | {("serve.running", "replica", name): 5.0 for name in "ABCD"})
+    (incident,) = world.incidents()
+    assert (incident.condition, incident.name) == ("uneven-load", "C")

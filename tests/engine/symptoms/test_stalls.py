@@ -3,7 +3,7 @@
 import pytest
 
 from skewscope.engine.model.topology import Group, Node, Port, Topology
-from tests.support.symptom_world import SymptomWorld, topology
+from tests.support.symptom_world import SymptomWorld, pool_of_replicas, topology
 
 PAUSE = ("wire.common_pause", "group", "A")
 
@@ -76,7 +76,7 @@ def test_collections_of_garbage_are_not() -> None:
 
 
 def test_what_serves_pauses_when_nothing_is_asked_of_it() -> None:
-    assert incidents_of(every(5, 31), fleet=topology())[1] == []
+    assert incidents_of(every(5, 31), fleet=pool_of_replicas(1))[1] == []
 
 
 @pytest.mark.parametrize(("standing", "told"), [(range(4), [("slow-steps", "group", "A")]), (range(3, 4), [])])
