@@ -195,8 +195,8 @@ class SymptomTracker:
                 name, topology = deviation.place.name, self.locality.topology
                 # One hash of a switch places the flows of all its bundles; what they lead to is lost to all of one.
                 tokens |= {f"node:{topology.port[name].node}" if deviation.form == SHARES else topology.links_of(name)}
-            one = self._near(t, tokens, deviation) or self._pool_symptom(t, deviation)
-            one = one or self._begin(t, deviation, tokens)
+            near = self._near(t, tokens, deviation) or self._pool_symptom(t, deviation)
+            one = near or self._begin(t, deviation, tokens)
             one.tokens |= tokens
             if one.resolved_at is not None:
                 one.resolved_at = None
@@ -227,7 +227,10 @@ class SymptomTracker:
         one.primary = best
 
     def _pool_symptom(self, t: float, deviation: Deviation) -> SymptomState | None:
-        """Returns the symptom of a pool of which a deviation from the past is a part, or that has begun as one of these."""
+        """Returns the symptom of a pool of which a deviation from the past is a part.
+
+        It may have begun at one replica: where most of them are found to share it, it is the pool's.
+        """
         place, pools = deviation.place, self.locality.topology.pools
         if deviation.form != PAST or place.kind not in SHARED_PLACES:
             return None

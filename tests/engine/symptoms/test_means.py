@@ -74,6 +74,7 @@ def test_a_histogram_without_a_part_is_not_judged(part):
     world.serve(90, {"A": 6.0})
     assert not world.incidents()
 
+
 def test_what_most_replicas_share_is_told_of_their_pool():
     world = ServingWorld(4)
     world.serve(120, dict.fromkeys("ABCD", 2.0))

@@ -3,7 +3,7 @@
 import pytest
 
 from skewscope.engine.model.topology import Group, Node, Port, Topology
-from tests.support.symptom_world import SymptomWorld, pool_of_replicas, topology
+from tests.support.symptom_world import SymptomWorld, pool_of_replicas
 
 PAUSE = ("wire.common_pause", "group", "A")
 
