@@ -19,7 +19,7 @@ MAX_DAMAGED = 0.01
 """Share of lines without their step or time that is left out with a note; with more, the file is no such log."""
 
 NEW_VALUE = 1e-9
-"""By this part a sample differs from one before it that is as long."""
+"""Part of itself by which a sample is made longer that equals the one before it."""
 
 
 class Progress(NamedTuple):

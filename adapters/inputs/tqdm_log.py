@@ -39,13 +39,13 @@ MAX_ERROR = 0.1
 """Share of the time of a sample by which it may be wrong, since the clock counts whole seconds."""
 CLOCK_S = 1.0
 UNKNOWN = 1 << 40
-"""More steps than any job takes."""
+"""In place of a number of steps: more than any job takes."""
 FIRST_STEP = 1
 """A bar of which the steps fall to this begins anew."""
 LEAST_TOTAL, LEAST_MARKS, LEAST_SPAN_S = 30, 8, 60.0
 """Steps, states and seconds from which on a bar is one of steps: shards that are loaded are fewer."""
 DENSE_SPAN_S = 10.0
-"""The same of a part of a file that is as long as parts are."""
+"""Seconds that are enough in a whole block of a file, where bars are drawn often."""
 LEAST_SAMPLES = 3
 """Samples in a part of a file from which on it is one of steps."""
 SERVING = ("Processed prompts", "Capturing", "Loading", "DeepGEMM")
@@ -62,7 +62,8 @@ class Mark(NamedTuple):
     """Its name and its total."""
     now: Progress
     late: int = UNKNOWN
-    """Steps since the state before: the second of the clock began within them."""
+    """Steps since the state before: the second of the clock began within them. A pause among them, of a checkpoint, may
+    be counted in part to the sample before or after."""
 
 
 def find_marks(line: LogLine) -> list[Mark]:
@@ -100,7 +101,7 @@ class BarClock(ElapsedSteps):
     _is_interrupted = False
     """Whether another bar has advanced since the newest state."""
     _late = 0
-    """Steps within which the second of the newest sample's end began."""
+    """Steps within which the second began in which the newest sample ends."""
 
     def add_state(self, mark: Mark, steps: StepReader, *, is_interrupted: bool) -> None:
         """Adds the mean time of the steps since a state before."""
@@ -108,25 +109,28 @@ class BarClock(ElapsedSteps):
         self.undated = self.undated or mark.line.time is None
         self._is_interrupted |= is_interrupted
         now, newest = mark.now, self.newest
+        is_passed = self._is_fresh or self._is_interrupted
         if newest is None or (now.step <= FIRST_STEP < newest.step and now.elapsed < newest.elapsed):
             self.restarts += newest is not None
             self._start += newest.elapsed if newest else 0.0
             self.last, self.newest, self._is_fresh = now, now, True
         elif now.step < newest.step or now.elapsed < newest.elapsed:
             self.others += 1
-        elif now.step > newest.step and (self._is_fresh or self._is_interrupted):
+        elif now.step > newest.step and is_passed:
             self._pass_over(now, newest)
         elif now.step > newest.step:
             self.least = self._choose_least(mark, self.last or newest)
             self.add(mark.line, now, steps)
             self.read -= 1
         if self.last is now:
-            self._late = mark.late
+            self._late = UNKNOWN if is_passed else mark.late
 
     def _choose_least(self, mark: Mark, last: Progress) -> float:
         """Returns the least time of a sample that ends at a state: the more often a bar is drawn, the less."""
         each = (mark.now.elapsed - last.elapsed) / (mark.now.step - last.step)
-        return min(CLOCK_S, max(mark.late, self._late) * each) / MAX_ERROR
+        # The clocks of several processes differ by parts of a second.
+        late = UNKNOWN if self.others else max(mark.late, self._late)
+        return max(min(CLOCK_S, late * each) / MAX_ERROR, CLOCK_S)
 
     def _pass_over(self, now: Progress, newest: Progress) -> None:
         """Passes over steps and what else the job did between two states: the clock stands still meanwhile."""

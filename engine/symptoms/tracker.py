@@ -41,9 +41,8 @@ LEVELS = frozenset({"up", "down"})
 """Directions of deviations that may follow one another in one series."""
 CLEAR_S = 10.0
 """A symptom ends when nothing of it has held for so many seconds."""
-SHARED_PLACES = ("replica", "pool")
 COOL_DOWN_S = 30.0
-"""A symptom that appears again at its place within this time is the same one."""
+"""A symptom that appears again at its place within this time is the same one; another one there is told by itself."""
 EXPLAIN_S = 60.0
 """A diagnosis explains symptoms at its place that begin up to so many seconds after it has resolved."""
 STAGE_KIND = "data-parallel"
@@ -195,9 +194,10 @@ class SymptomTracker:
                 name, topology = deviation.place.name, self.locality.topology
                 # One hash of a switch places the flows of all its bundles; what they lead to is lost to all of one.
                 tokens |= {f"node:{topology.port[name].node}" if deviation.form == SHARES else topology.links_of(name)}
-            near = self._near(t, tokens, deviation) or self._pool_symptom(t, deviation)
-            one = near or self._begin(t, deviation, tokens)
-            one.tokens |= tokens
+            near = self._near(t, tokens, deviation)
+            one = near or self._pool_symptom(deviation) or self._begin(t, deviation, tokens)
+            if near is one:
+                one.tokens |= tokens
             if one.resolved_at is not None:
                 one.resolved_at = None
                 self._record(t, one, "found again")
@@ -210,41 +210,25 @@ class SymptomTracker:
         return one
 
     def _near(self, t: float, tokens: Collection[str], deviation: Deviation) -> SymptomState | None:
-        near = (one for one in self.symptoms.values() if not one.tokens.isdisjoint(tokens))
-        return next((one for one in near if self._may_include(t, one, deviation)), None)
+        near = [one for one in self.symptoms.values() if not one.tokens.isdisjoint(tokens)]
+        fitting = (one for one in near if self._may_include(t, one, deviation))
+        return min(fitting, key=lambda one: one.resolved_at is not None, default=None)
 
     def _may_include(self, t: float, one: SymptomState, deviation: Deviation) -> bool:
         """Returns whether a deviation may be part of a symptom: of one that has just ended only if it is the same."""
         if one.resolved_at is None:
             return True
-        is_same = self._symptom_of(one.primary) == self._symptom_of(deviation)
+        is_same = deviation.symptom == one.primary.symptom or deviation.key in one.deviations
         return is_same and t - one.resolved_at <= COOL_DOWN_S
 
-    def _locate(self, t: float, one: SymptomState, best: Deviation) -> None:
-        """Names a symptom after another deviation of it."""
-        if best.place != one.primary.place:
-            self._record(t, one, f"located at {self.locality.display_name(best.place)[1]}")
-        one.primary = best
-
-    def _pool_symptom(self, t: float, deviation: Deviation) -> SymptomState | None:
-        """Returns the symptom of a pool of which a deviation from the past is a part.
-
-        It may have begun at one replica: where most of them are found to share it, it is the pool's.
-        """
-        place, pools = deviation.place, self.locality.topology.pools
-        if deviation.form != PAST or place.kind not in SHARED_PLACES:
+    def _pool_symptom(self, deviation: Deviation) -> SymptomState | None:
+        """Returns the open symptom of a pool of which a replica's deviation from its past is a part."""
+        place, topology = deviation.place, self.locality.topology
+        if deviation.form != PAST or place.kind != "replica":
             return None
-        shared = [pool for pool in pools if place.name in (pool.replicas if place.kind == "replica" else (pool.name,))]
-        places = {Entity("pool", pool.name) for pool in shared}
-        if place in places:
-            places |= {Entity("replica", name) for pool in shared for name in pool.replicas}
-        for one in self.symptoms.values():
-            is_such = (one.primary.form, one.primary.symptom) == (PAST, deviation.symptom)
-            if is_such and one.primary.place in places and self._may_include(t, one, deviation):
-                if place.kind == "pool":
-                    self._locate(t, one, deviation)
-                return one
-        return None
+        pools = {Entity("pool", pool.name) for pool in topology.pools if place.name in pool.replicas}
+        found = (one for one in self._open() if one.primary.place in pools and one.primary.form == PAST)
+        return next((one for one in found if one.primary.symptom == deviation.symptom), None)
 
     def _begin(self, t: float, deviation: Deviation, tokens: Iterable[str]) -> SymptomState:
         name = incident_id(self._symptom_of(deviation), deviation.place, t)
@@ -254,8 +238,11 @@ class SymptomTracker:
 
     def _update(self, t: float, one: SymptomState, is_touched: bool) -> None:
         best = min((one.deviations[key] for key in one.active), key=lambda one: one.rank)
-        if best.rank[:2] < one.primary.rank[:2]:
-            self._locate(t, one, best)
+        is_part = (one.primary.place.kind, best.place.kind) == ("pool", "replica")
+        if best.rank[:2] < one.primary.rank[:2] and not is_part:
+            if best.place != one.primary.place:
+                self._record(t, one, f"located at {self.locality.display_name(best.place)[1]}")
+            one.primary = best
         elif one.primary.key in one.deviations:
             one.primary = max(one.primary, one.deviations[one.primary.key], key=lambda each: each.size)
         # A step that came after all was late: it no longer speaks for what stops a job for good.
@@ -271,10 +258,11 @@ class SymptomTracker:
 
     def _rank_causes(self, one: SymptomState) -> None:
         cells = self.detector.cells
-        here = self._cells_near(one.tokens)
+        tokens = one.tokens | self._replica_tokens(one.tokens)
+        here = self._cells_near(tokens)
         delivered = {cells.signals[n].id for n in here if not math.isnan(cells.time[n])}
         one.ranked_count = len(one.deviations)
-        groups = (self.locality.topology.group.get(token.removeprefix("group:")) for token in one.tokens)
+        groups = (self.locality.topology.group.get(token.removeprefix("group:")) for token in tokens)
         kinds = {group.kind for group in groups if group is not None}
         machines = {
             node
@@ -303,6 +291,11 @@ class SymptomTracker:
         ends = {f"port:{port.peer}"} if port.peer else set()
         nodes = {f"node:{port.node}"} if len(topology.node[port.node].ports) <= MAX_PORTS else set()
         return location.self_tokens | ends | nodes | location.groups
+
+    def _replica_tokens(self, tokens: Collection[str]) -> set[str]:
+        """Returns the tokens of the replicas of pools, whose telemetry is that of their pool."""
+        pools = self.locality.topology.pools
+        return {f"group:{name}" for pool in pools if f"pool:{pool.name}" in tokens for name in pool.replicas}
 
     def _cells_near(self, tokens: Collection[str]) -> Iterator[int]:
         """Yields the cells whose places share a token with some others."""

@@ -371,3 +371,11 @@ def test_many_series_grow_again_only_after_a_while_and_then_those_that_came_are_
         world.tick({("step.compute_time", "rank", f"A:n{n}"): 1.0 for n in range(second + 1)})
         sizes.append(len(world.tracker.detector.cells))
     assert sizes == [1, 2, 2, 4, 4, 4, 4, *[8] * 8, *[16] * 5]
+
+
+def test_a_link_that_goes_down_again_and_again_is_one_symptom():
+    world = SymptomWorld()
+    for n in range(260):
+        world.tick({("port.carrier", "port", "n0/p0"): float(n < 60 or (n - 60) % 20 >= 5)})
+    (found,) = world.incidents()
+    assert (found.condition, found.name) == ("flapping", "n0/p0")

@@ -101,3 +101,23 @@ def test_a_latency_needs_to_last_ten_seconds():
         return bool(world.incidents())
 
     assert [told_after(seconds) for seconds in (8, 14)] == [False, True]
+
+
+def test_a_replica_that_stays_slow_is_told_by_itself_when_its_pool_recovers():
+    world = ServingWorld(4)
+    world.serve(120, dict.fromkeys("ABCD", 2.0))
+    world.serve(30, dict.fromkeys("ABCD", 5.0))
+    world.serve(60, {"A": 2.0, "B": 2.0, "C": 2.0, "D": 5.0})
+    told = {(one.kind, one.name): one for one in world.incidents()}
+    assert told["pool", "pool"].state == "resolved"
+    assert told["replica", "D"].state == "firing"
+
+
+def test_the_causes_of_what_a_pool_shows_are_weighed_by_the_telemetry_of_its_replicas():
+    world = ServingWorld(4)
+    world.serve(120, dict.fromkeys("ABCD", 2.0))
+    world.serve(45, dict.fromkeys("ABCD", 5.0))
+    world.tracker.step(world.t, ())
+    (state,) = (one for one in world.tracker.symptoms.values() if one.primary.place.kind == "pool")
+    near = world.tracker._cells_near(state.tokens | world.tracker._replica_tokens(state.tokens))  # noqa: SLF001
+    assert {world.tracker.detector.cells.places[cell].name for cell in near} == {*"ABCD"}
