@@ -119,5 +119,5 @@ def test_the_causes_of_what_a_pool_shows_are_weighed_by_the_telemetry_of_its_rep
     world.serve(45, dict.fromkeys("ABCD", 5.0))
     world.tracker.step(world.t, ())
     (state,) = (one for one in world.tracker.symptoms.values() if one.primary.place.kind == "pool")
-    near = world.tracker._cells_near(state.tokens | world.tracker._replica_tokens(state.tokens))  # noqa: SLF001
+    near = world.tracker._cells_near(state.tokens | world.tracker._replica_tokens(state.tokens))
     assert {world.tracker.detector.cells.places[cell].name for cell in near} == {*"ABCD"}
