@@ -58,7 +58,7 @@ FEW_DIGITS, SAME_DIGITS = 2, 1e-3
 """Durations of so few decimal digits, up to a thousandth of the last one, are rounded: equal ones in a row are as many
 steps. Others that are equal are one that is repeated."""
 SHARED_BY = {"rank": "group", "replica": "pool"}
-"""Where most members shift, what they are members of is reported, by their kind."""
+"""Where most of three or more members shift, what they are members of is reported, by their kind."""
 
 
 @dataclass
