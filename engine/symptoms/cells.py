@@ -137,6 +137,8 @@ SET_KINDS = frozenset({"group", "node", "pool"})
 UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
 COUNTER_TYPES = frozenset({"counter"})
 CLIENT_SIDE = ("north-south",)
+SCRAPED_FROM = "instance="
+"""Begin of the part of a selector that names the server of a series."""
 MIN_RENEWALS = 2.5
 """A counter stands still when it has not changed for so many of its usual intervals between changes."""
 RENEWAL_LEARNING_RATE = 0.2
@@ -381,9 +383,15 @@ class JudgedCells:
         return found
 
     def _label_of(self, cell: int) -> str:
-        """Returns the one text that stands for the signal and the selector of a cell."""
+        """Returns the one text that stands for the signal and the selector of a cell, as cells of its peers have them.
+
+        What scrapes several servers says which one each series is from.
+        """
         key = self.signals[cell].id, self.selectors[cell]
-        return self._labels.get(key) or self._labels.setdefault(key, " ".join(key))
+        if key not in self._labels:
+            parts = (part for part in key[1].split(",") if not part.startswith(SCRAPED_FROM))
+            self._labels[key] = sys.intern(f"{key[0]} {','.join(parts)}")
+        return self._labels[key]
 
     def _extend(self, numbers: Index) -> None:
         nan = np.full(len(numbers), np.nan)

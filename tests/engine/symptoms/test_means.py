@@ -16,6 +16,7 @@ class ServingWorld(SymptomWorld):
         super().__init__(fleet=pool_of_replicas(replicas))
         self.names = "ABCDEFGH"[:replicas]
         self.missing = set()
+        self.prefix = {}
         self.counted = dict.fromkeys(((name, part) for name in self.names for part in PARTS), 0.0)
 
     def serve(self, seconds, means, rate=5, seed=1, signal="serve.e2e"):
@@ -28,7 +29,7 @@ class ServingWorld(SymptomWorld):
                 self.counted[name, "count"] += rate
             self.t += 1
             told = {key: value for key, value in self.counted.items() if key[1] not in self.missing}
-            keys = [SeriesKey(signal, "replica", name, part) for name, part in told]
+            keys = [SeriesKey(signal, "replica", name, self.prefix.get(name, "") + part) for name, part in told]
             numbers = np.array([self.table.number(key) for key in keys], np.int32)
             block = Block(np.full(len(keys), self.t), numbers, np.array(list(told.values())))
             self.state.begin_tick(self.t)
@@ -121,3 +122,13 @@ def test_the_causes_of_what_a_pool_shows_are_weighed_by_the_telemetry_of_its_rep
     (state,) = (one for one in world.tracker.symptoms.values() if one.primary.place.kind == "pool")
     near = world.tracker._cells_near(state.tokens | world.tracker._replica_tokens(state.tokens))
     assert {world.tracker.detector.cells.places[cell].name for cell in near} == {*"ABCD"}
+
+
+def test_replicas_whose_series_name_the_server_that_they_are_scraped_from_are_compared():
+    world = ServingWorld(4)
+    world.prefix = {name: f"instance=node{name}:8000," for name in "ABCD"}
+    world.serve(120, dict.fromkeys("ABCD", 2.0))
+    world.serve(60, {"A": 2.0, "B": 2.0, "C": 6.0, "D": 2.0})
+    (found,) = world.incidents()
+    assert (found.condition, found.name) == ("slow-responses", "C")
+    assert "its peers" in found.evidence[0].name
