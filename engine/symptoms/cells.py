@@ -206,7 +206,7 @@ PAST_ROLES = frozenset(
 FOLLOWING_ROLES = frozenset({"pressure", "queue", "utilisation"})
 """What rises and falls with the load: when it returns to a level that was usual, nothing is wrong."""
 MIN_RUN_S = {"time-per-work": 3.0, "capacity": 10.0, "wait": 10.0, "latency": 10.0}
-"""Seconds that a shift must last, by role."""
+"""Seconds that a shift must last, by role; that of latencies was set on the recording in tests/lab/gpu_serving."""
 OTHER_MIN_RUN_S = 30.0
 """Of roles that follow the load: a burst of requests is shorter."""
 LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
