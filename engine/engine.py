@@ -27,7 +27,7 @@ from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import EntityPlaces
 from skewscope.engine.model.verdict import RuleVerdict
-from skewscope.engine.symptoms.cells import LARGE_FLEET_NODES, judged_signals
+from skewscope.engine.symptoms.roles import LARGE_FLEET_NODES, judged_signals
 from skewscope.engine.symptoms.tracker import DiagnosedPlace, SymptomTracker
 from skewscope.engine.symptoms.transfer import prepare_cells, transfer_detector, transfer_symptoms
 from skewscope.engine.wire.join import WireJoin

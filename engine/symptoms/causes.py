@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from skewscope.engine.symptoms.cells import (
+from skewscope.engine.symptoms.deviation import (
     LESS,
     MOVING,
     PAST,

@@ -4,19 +4,18 @@ A cell is one series of a signal whose catalogue entry says what is bad about it
 grow, so that what is learned about them stays in place when new series appear.
 """
 
-import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
-from skewscope.engine.model.incident import Impact, IncidentEvidence
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Group, Topology
 from skewscope.engine.symptoms.gpu_peers import groups_by_member, peer_sets_of_gpu
+from skewscope.engine.symptoms.roles import judged_signals
 from skewscope.engine.symptoms.samples import (
     HISTOGRAM,
     SUM,
@@ -27,96 +26,6 @@ from skewscope.engine.symptoms.samples import (
     last_part,
 )
 from skewscope.kb.model import Judgement, Signal
-from skewscope.rules.entity_kinds import kind_of
-
-PAST, PEERS, MOVING, ZERO, LESS = "past", "peers", "moving", "zero", "less"
-REPEATS, SHARES, START = "repeats", "shares", "start"
-"""Forms: from its past or peers, moving between peers, to nothing, far less than siblings let expect; again and again,
-unequal shares, a slow start."""
-
-FORM_ORDER = (PEERS, ZERO, REPEATS, SHARES, LESS, MOVING, PAST, START)
-AGAINST = {
-    PAST: "its past",
-    PEERS: "its peers",
-    MOVING: "the median of its peers",
-    ZERO: "its siblings",
-    REPEATS: "its past",
-    LESS: "its siblings",
-    SHARES: "its parallel links",
-    START: "what followed",
-}
-SILENT = "silent"
-"""Direction of a signal that is no longer delivered."""
-SILENT_SYMPTOM = "silent-telemetry"
-DeviationKey = tuple[str, Entity, str]
-"""Signal, place and form."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deviation:
-    """One signal that is abnormal on one entity, as of now."""
-
-    signal: Signal
-    place: Entity
-    form: str
-    """PAST, PEERS, MOVING, ZERO, LESS, REPEATS, SHARES or START."""
-    direction: str
-    """up, down, stops, begins, uneven or silent."""
-    since: float
-    """Seconds since 1970."""
-    value: float
-    """In the signal's unit; of a counter its rate per second."""
-    before: float
-    """The healthy value: of its own past, or of its peers."""
-
-    @property
-    def key(self) -> DeviationKey:
-        """Identifies it while it lasts."""
-        return self.signal.id, self.place, self.form
-
-    @property
-    def ratio(self) -> float:
-        """The value over the healthy one; 0 where that is zero."""
-        return self.value / self.before if self.before else 0.0
-
-    @property
-    def size(self) -> float:
-        """How far it is from the healthy value, as a factor of at least 1; 1 where nothing is known any more."""
-        ratio = abs(self.ratio)
-        if math.isnan(ratio):
-            return 1.0
-        return max(ratio, 1 / ratio) if ratio > 0 else 10.0
-
-    @property
-    def symptom(self) -> str:
-        """Id of the symptom that it shows."""
-        if self.direction == SILENT:
-            return SILENT_SYMPTOM
-        judged = self.signal.judged
-        return judged.symptom if judged else ""
-
-    @property
-    def rank(self) -> tuple[object, ...]:
-        """Sorts the deviation first after which a symptom is named: by role, then form, then size."""
-        judged = self.signal.judged
-        role = ROLES.index(judged.role) if judged is not None and judged.role in ROLES else len(ROLES)
-        # What is seen of a place says more of it than what is not.
-        role = len(ROLES) if self.direction == SILENT else role
-        return role, FORM_ORDER.index(self.form), -self.size, self.since, self.key
-
-    def as_evidence(self) -> IncidentEvidence:
-        """Returns it as evidence of an incident."""
-        text = f"{self.signal.name} of {self.place.name} against {AGAINST[self.form]}"
-        unit = self.signal.unit + ("/s" if self.signal.type == "counter" else "")
-        value = self.value if math.isfinite(self.value) else None
-        return IncidentEvidence(text, "yes", 1.0, value, unit, self.signal.id)
-
-    def impact(self) -> Impact:
-        """Returns the relative change as the impact of an incident."""
-        change = self.ratio - 1 if self.before else None
-        share = None if change is None or not math.isfinite(change) else round(change, 3)
-        return Impact(self.signal.id, share, "1")
-
 
 MAX_CELLS = 250_000
 """So many series are judged, those that say most about work first; the coverage names the signals left out."""
@@ -125,16 +34,8 @@ CELLS_PER_GROWTH_S = 5_000
 second for so many of them."""
 CELLS_PER_TICK = 50_000
 """So many series are judged in one tick; more of them take turns."""
-LARGE_FLEET_NODES = 1000
-"""Of a fleet with more nodes, only signals that rules read as well are judged: others would cost memory per series."""
-ROLES = (
-    *("progress", "time-per-work", "state", "errors", "capacity", "share", "loss", "throughput", "wait", "pressure"),
-    *("latency", "queue", "health", "spread", "utilisation", "workload"),
-)
-"""Roles that are judged, in the order in which a symptom is named after them."""
 SET_KINDS = frozenset({"group", "node", "pool"})
 """Kinds of sets of peers that are entities themselves."""
-UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
 COUNTER_TYPES = frozenset({"counter"})
 CLIENT_SIDE = ("north-south",)
 SCRAPED_FROM = "instance="
@@ -142,104 +43,8 @@ SCRAPED_FROM = "instance="
 MIN_RENEWALS = 2.5
 """A counter stands still when it has not changed for so many of its usual intervals between changes."""
 RENEWAL_LEARNING_RATE = 0.2
-
-
-MIN_CHANGES = 3
-"""Changes of a counter after which its usual pace is known."""
-STALL_RENEWALS = 5.0
-"""A counter has stopped when it has not changed for so many of its usual intervals..."""
-MIN_STALL_S = 10.0
-"""...and for at least so many seconds."""
-PENDING = 0.5
-"""A counter that has stood for this part of that time may be the one that is behind."""
-MIN_GROUP_STALL_S = 60.0
-"""A group that stands as a whole may wait for another one: that one is told first."""
-RANK_SIGNALS = frozenset({"nccl.coll_seq", "nccl.coll_done"})
-"""Counters that end with the process of a rank: where one stands and is still read, the job has not ended."""
-STEP_SIGNAL = "step.duration"
-"""Comes once a step, of a whole group."""
-PART_SIGNAL = "step.compute_time"
-"""What a member does of it."""
-STEP_SYMPTOM = "stopped-progress"
-MISSED_STEPS = 5.0
-"""A step that has not come for so many of its usual intervals..."""
-MIN_MISSED_S = 9.0
-"""...and for so many seconds, the longest with which a stopped job is told within ten, and for LONGEST_TIMES the
-longest interval of late has stopped."""
-LONGEST_MEMORY_S = 3600.0
-MIN_INTERVALS = 10
-BURST_S = 60.0
-"""Errors within this time belong together, and a burst of them ends after it."""
-MIN_ERRORS = 1.5
-"""Samples with new errors within a burst: one alone may be an event of no consequence."""
-MIN_QUIET_S = 30.0
-"""Seconds of observation before errors can begin."""
-USUAL_S = 900.0
-"""Memory of the usual share of samples with errors."""
-USUAL_SHARE = 0.02
-"""A counter that grows in more of its samples than this has errors that are usual for it."""
-MIN_BAD_SAMPLES = 2
-MIN_SILENCE_S = 60.0
-"""An exporter that restarts is silent for less (judgement; the rule for blackouts waits for about as long)."""
-FLAPS = 4
-"""Changes of a state..."""
-FLAP_S = 300.0
-"""...within this time that are flapping."""
-
-DISTINCT_ROLES = frozenset({"time-per-work", "wait", "latency", "spread"})
-"""Measured once per unit of work: a poll that repeats the value is no new measurement."""
-PAST_ROLES = frozenset(
-    {
-        "time-per-work",
-        "capacity",
-        "throughput",
-        "loss",
-        "wait",
-        "latency",
-        "queue",
-        "pressure",
-        "spread",
-        "utilisation",
-        "health",
-    }
-)
-FOLLOWING_ROLES = frozenset({"pressure", "queue", "utilisation"})
-"""What rises and falls with the load: when it returns to a level that was usual, nothing is wrong."""
-MIN_RUN_S = {"time-per-work": 3.0, "capacity": 10.0, "wait": 10.0, "latency": 10.0}
-"""Seconds that a shift must last, by role; that of latencies was set on the recording in tests/lab/gpu_serving."""
-OTHER_MIN_RUN_S = 30.0
-"""Of roles that follow the load: a burst of requests is shorter."""
-LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
-"""Where requests are served, these count only while some are: an idle replica turns slowly."""
-POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
-"""While a replica of a pool is out of service, the others take its load: these do not count then."""
 NEAR_FLOORS = 2.0
 """A value is near what is bad by itself from so many least differences below it (judgement)."""
-COMPARABLE_LOADS = 4.0
-"""A replica with more than so many times the load of another one of its pool is slower for that alone, as while that
-one is drained (judgement, set on simulated fleets)..."""
-LEAST_SERVING_SHIFT = 0.5
-"""...by up to this share: the steps of a replica become longer with its batches, in simulated traffic surges by an
-eighth, hence judgement."""
-LOAD_SHARE = 0.5
-"""A utilisation from which on a device is under load; other signals show load when they are above zero."""
-FULL_LOAD_SHARE = 0.75
-"""A utilisation from which on a device needs its whole clock: where little is to be done, its governor lowers the
-clock, and the little work uses much of what is left. GPUs of public recordings whose clock was held down were used for
-92 % of the time or more (median), idle ones of a desktop at an eighth of their clock for 45 to 59 %."""
-
-
-MIN_PEERS = 3
-"""Members of a set from which on it says more of a member than the member's own past."""
-
-
-def judged_signals(signals: Mapping[str, Signal]) -> list[str]:
-    """Returns the ids of the signals that are judged by themselves or others by them, in the order of their roles."""
-    wholes = {s.judged.part_of for s in signals.values() if s.judged is not None}
-    found = [s for s in signals.values() if s.judged is not None and (s.judged.bad != "none" or s.id in wholes)]
-    found = [s for s in found if s.judged is not None and s.judged.role in ROLES]
-    found = [s for s in found if kind_of(s.entity) not in UNJUDGED_KINDS]
-    return [s.id for s in sorted(found, key=lambda s: (ROLES.index(s.judged.role) if s.judged else 0, s.id))]
 
 
 @dataclass
@@ -556,37 +361,3 @@ class JudgedCells:
         self.total[at], self.change_time[at] = totals[changed], times[changed]
         found: Index = cells[known]
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class CellRelations:
-    """The cells by which others are judged, [cell] each: the load that it follows, and what it is a part of."""
-
-    given: Index
-    """The cell that must show load, or -1."""
-    load: F64
-    """From which value on that one does."""
-    is_yield: Mask
-    """Whether it is compared per unit of the load that it follows."""
-    whole: Index
-    """The cell of which it is a part, or -1."""
-    least_part: F64
-
-
-def relate_cells(cells: JudgedCells, judged: Sequence[Judgement], serving: Sequence[bool]) -> CellRelations:
-    """Returns the relations of all cells; `judged` and `serving` are [cell]."""
-    size, signals, places = len(cells), cells.signals, cells.places
-    by_place = {(signals[n].id, places[n]): n for n in range(size)}
-    given = [by_place.get((one.given, places[n]), -1) if one.given else -1 for n, one in enumerate(judged)]
-    units = [signals[n].unit if n >= 0 else "" for n in given]
-    shares = [FULL_LOAD_SHARE if one.role == "capacity" else LOAD_SHARE for one in judged]
-    load = np.array([{"%": 100 * least, "1": least}.get(unit, 0.0) for unit, least in zip(units, shares, strict=True)])
-    follows = [one.role == "throughput" and serves for one, serves in zip(judged, serving, strict=True)]
-    whole = np.full(size, -1, np.intp)
-    for n, one in enumerate(judged):
-        if one.part_of:
-            group = Entity("group", places[n].name.split(":", 1)[0])
-            whole[n] = by_place.get((one.part_of, places[n]), by_place.get((one.part_of, group), -1))
-    at = np.array(given, np.intp)
-    least_part = np.array([one.least_part for one in judged])
-    return CellRelations(at, load, np.array(follows, bool) & (at >= 0), whole, least_part)

@@ -5,204 +5,52 @@ between two changes are judged. What a signal is compared with is said by its `j
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero, widen
+from skewscope.engine.model.arrays import F64, Index, Mask, widen
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
-from skewscope.engine.symptoms.balance import IdlePaths, RequestShares, UnevenLinks, find_parallel_links
-from skewscope.engine.symptoms.cells import (
-    BURST_S,
-    COMPARABLE_LOADS,
-    DISTINCT_ROLES,
-    FLAP_S,
-    FLAPS,
-    FOLLOWING_ROLES,
-    LEAST_SERVING_SHIFT,
-    LOADED_ROLES,
-    MIN_BAD_SAMPLES,
-    MIN_ERRORS,
-    MIN_PEERS,
-    MIN_QUIET_S,
-    MIN_RUN_S,
-    MIN_SILENCE_S,
-    MOVING,
-    OTHER_MIN_RUN_S,
-    PAST,
-    PAST_ROLES,
-    PEERS,
-    POOLED_ROLES,
-    REPEATS,
-    SILENT_SYMPTOM,
-    START,
-    USUAL_S,
-    USUAL_SHARE,
-    CellRelations,
-    Deviation,
-    DeviationKey,
-    JudgedCells,
-    relate_cells,
-)
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.deviation import MOVING, PAST, PEERS, START, Deviation, DeviationKey
+from skewscope.engine.symptoms.errors import ErrorBursts
+from skewscope.engine.symptoms.idle_paths import IdlePaths
 from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
+from skewscope.engine.symptoms.relations import CellRelations, relate_cells
+from skewscope.engine.symptoms.request_shares import RequestShares
+from skewscope.engine.symptoms.roles import (
+    DISTINCT_ROLES,
+    FOLLOWING_ROLES,
+    LOADED_ROLES,
+    MIN_RUN_S,
+    OTHER_MIN_RUN_S,
+    PAST_ROLES,
+    POOLED_ROLES,
+)
 from skewscope.engine.symptoms.samples import NewSamples, SampleSource, split_rounds
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
 from skewscope.engine.symptoms.silence import Silences
 from skewscope.engine.symptoms.stalls import RepeatedStalls
+from skewscope.engine.symptoms.states import StateChanges
+from skewscope.engine.symptoms.uneven_links import UnevenLinks, find_parallel_links
 
+COMPARABLE_LOADS = 4.0
+"""A replica with more than so many times the load of another one of its pool is slower for that alone, as while that
+one is drained (judgement, set on simulated fleets)..."""
+LEAST_SERVING_SHIFT = 0.5
+"""...by up to this share: the steps of a replica become longer with its batches, in simulated traffic surges by an
+eighth, hence judgement."""
+MIN_PEERS = 3
+"""Members of a set from which on it says more of a member than the member's own past."""
 FEW_DIGITS, SAME_DIGITS = 2, 1e-3
 """Durations of so few decimal digits, up to a thousandth of the last one, are rounded: equal ones in a row are as many
 steps. Others that are equal are one that is repeated."""
 SHARED_BY = {"rank": "group", "replica": "pool"}
 """Where most of three or more members shift, what they are members of is reported, by their kind."""
-
-
-@dataclass
-class ErrorBursts:
-    """Counters of errors or losses that begin to grow."""
-
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-
-    def __post_init__(self) -> None:
-        self._place: Index = np.empty(0, np.intp)
-        """[cell] position among the counters of errors, or -1."""
-        self._first, self._time, self._score, self._usual, self._since, self._rate = (np.empty(0) for _ in range(6))
-        self._is_burst: Mask = np.empty(0, bool)
-
-    def grow(self) -> None:
-        """Makes room for new cells."""
-        cells = self.cells
-        judged = [cells.judgement(cell) for cell in range(len(cells))]
-        at = [n for n, one in enumerate(judged) if one.role in ("errors", "loss") and cells.is_counter[n]]
-        more = len(at) - len(self.at)
-        self.at = np.array(at, np.intp)
-        self._place = np.full(len(cells), -1, np.intp)
-        self._place[self.at] = np.arange(len(at))
-        for name in ("_first", "_time", "_since", "_rate"):
-            setattr(self, name, np.concatenate((getattr(self, name), np.full(more, np.nan))))
-        for name in ("_score", "_usual"):
-            setattr(self, name, np.concatenate((getattr(self, name), np.zeros(more))))
-        self._is_burst = np.concatenate((self._is_burst, np.zeros(more, bool)))
-
-    def step(self, new: NewSamples, floor: F64, whole_times: Callable[[Index], F64]) -> None:
-        """Takes in the new rates.
-
-        Args:
-            new: the new samples.
-            floor: [cell] least rate that matters.
-            whole_times: returns of some cells the newest sample in seconds of what the errors are a part of; infinite
-                where it is nothing.
-        """
-        place = self._place[new.cells]
-        mine = place >= 0
-        at, rate, time = place[mine], new.value[mine], new.time[mine]
-        if not len(at):
-            return
-        self._first[at] = np.fmin(self._first[at], time)
-        # What was sent meanwhile must be known as well.
-        cells = self.at[at]
-        grew = (rate > floor[cells]) & ~(whole_times(cells) <= self._time[at])
-        passed = nan_to_zero(time - self._time[at])
-        self._time[at] = time
-        self._score[at] = self._score[at] * np.exp(-passed / BURST_S) + grew
-        begins = grew & np.isnan(self._since[at])
-        self._since[at[begins]] = time[begins]
-        self._rate[at[grew]] = rate[grew]
-        observed = time - self._first[at]
-        self._is_burst[at] |= (
-            (self._score[at] >= MIN_ERRORS) & (self._usual[at] <= USUAL_SHARE) & (observed >= MIN_QUIET_S)
-        )
-        over = self._score[at] < 1 / np.e
-        self._is_burst[at[over]] = False
-        self._since[at[over]] = np.nan
-        quiet = ~self._is_burst[at]
-        weight = 1 - np.exp(-passed[quiet] / USUAL_S)
-        self._usual[at[quiet]] += weight * (grew[quiet] - self._usual[at[quiet]])
-
-    def deviations(self) -> Iterator[Deviation]:
-        """Yields the counters whose errors have begun."""
-        for n in np.flatnonzero(self._is_burst).tolist():
-            cell = int(self.at[n])
-            signal, place = self.cells.signals[cell], self.cells.places[cell]
-            yield Deviation(signal, place, PAST, "begins", float(self._since[n]), float(self._rate[n]), 0.0)
-
-
-@dataclass
-class StateChanges:
-    """States that leave their good value, once or again and again."""
-
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-
-    def __post_init__(self) -> None:
-        self._place: Index = np.empty(0, np.intp)
-        self._nominal, self._bits = np.empty(0), np.empty(0, bool)
-        self._was_good: Mask = np.empty(0, bool)
-        """Whether it has ever been good: a port that was never up is unused."""
-        self._bad_count: Index = np.empty(0, np.intp)
-        self._since, self._value = np.empty(0), np.empty(0)
-        self._changes: dict[int, list[float]] = {}
-        """Times of the last changes of those that ever changed, seconds."""
-
-    def grow(self) -> None:
-        """Makes room for new cells."""
-        cells = self.cells
-        judged = [cells.judgement(cell) for cell in range(len(cells))]
-        at = [n for n, one in enumerate(judged) if one.role == "state" and one.nominal is not None]
-        more = len(at) - len(self.at)
-        self.at = np.array(at, np.intp)
-        self._place = np.full(len(cells), -1, np.intp)
-        self._place[self.at] = np.arange(len(at))
-        self._nominal = np.array([float(judged[n].nominal or 0.0) for n in at])
-        self._bits = np.array([cells.signals[n].type == "bitmask" for n in at], bool)
-        self._was_good = np.concatenate((self._was_good, np.zeros(more, bool)))
-        self._bad_count = np.concatenate((self._bad_count, np.zeros(more, np.intp)))
-        self._since, self._value = (np.concatenate((old, np.full(more, np.nan))) for old in (self._since, self._value))
-
-    def step(self, new: NewSamples) -> None:
-        """Takes in the new states."""
-        place = self._place[new.cells]
-        mine = place >= 0
-        at, value, time = place[mine], new.value[mine], new.time[mine]
-        if not len(at):
-            return
-        bits = np.where((value >= 0) & (value < 2.0**62), value, 0.0).astype(np.int64) & ~self._nominal[at].astype(int)
-        bad = np.where(self._bits[at], bits != 0, value != self._nominal[at])
-        good = ~bad
-        was_bad = self._bad_count[at] > 0
-        self._was_good[at[good]] = True
-        counts = bad & self._was_good[at]
-        begins = counts & ~was_bad
-        self._since[at[begins]] = time[begins]
-        self._bad_count[at] = np.where(counts, self._bad_count[at] + 1, 0)
-        self._value[at] = value
-        for n, when in zip(at[begins].tolist(), time[begins].tolist(), strict=True):
-            self._changes[n] = [*self._changes.get(n, ()), when][-FLAPS:]
-
-    def deviations(self) -> Iterator[Deviation]:
-        """Yields the states that are bad now, and those that go back and forth."""
-        for n in np.flatnonzero(self._bad_count >= MIN_BAD_SAMPLES).tolist():
-            judged = self.cells.judgement(int(self.at[n]))
-            if judged.symptom == SILENT_SYMPTOM and self.cells.time[self.at[n]] - self._since[n] < MIN_SILENCE_S:
-                continue
-            yield self._deviation(n, PAST, float(self._since[n]), float(self._value[n]))
-        for n, changes in sorted(self._changes.items()):
-            newest = self.cells.time[self.at[n]]
-            recent = [when for when in changes if newest - when <= FLAP_S]
-            if len(recent) >= FLAPS // 2 + 1:
-                yield self._deviation(n, REPEATS, recent[0], float(len(recent)))
-
-    def _deviation(self, n: int, form: str, since: float, value: float) -> Deviation:
-        cell = int(self.at[n])
-        signal, place = self.cells.signals[cell], self.cells.places[cell]
-        judged = signal.judged
-        direction = "begins" if self._bits[n] or (judged is not None and judged.bad == "begins") else "down"
-        return Deviation(signal, place, form, direction, since, value, float(self._nominal[n]))
 
 
 @dataclass
@@ -231,9 +79,9 @@ class SymptomDetector:
         self.silences = Silences(self.cells)
         self.stalls = RepeatedStalls(self.cells)
         self._floor, self._least_floor = nothing, nothing
+        """[cell] least difference that matters, as of now."""
         self._least_compared: F64 = nothing
         """[cell] no value below this is compared with peers."""
-        """[cell] least difference that matters, as of now."""
         self._ties = CellRelations(np.empty(0, np.intp), nothing, none, np.empty(0, np.intp), nothing)
         self._pool: Index = np.empty(0, np.intp)
         """[cell] the pool whose replicas take the load of one another, or -1."""

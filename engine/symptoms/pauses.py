@@ -6,6 +6,8 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
 
+MIN_INTERVALS = 10
+"""Intervals of a series after which its longest one so far says how long one may last."""
 LONGEST_TIMES = 1.5
 """A pause may last so many times as long as an earlier one of its kind: checkpoints and evaluations take long."""
 DISTANCE_SPREAD = 0.25

@@ -8,27 +8,34 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
-from skewscope.engine.symptoms.cells import (
-    LONGEST_MEMORY_S,
-    MIN_CHANGES,
-    MIN_GROUP_STALL_S,
-    MIN_INTERVALS,
-    MIN_MISSED_S,
-    MIN_STALL_S,
-    MISSED_STEPS,
-    PART_SIGNAL,
-    PAST,
-    PEERS,
-    PENDING,
-    RANK_SIGNALS,
-    STALL_RENEWALS,
-    STEP_SIGNAL,
-    STEP_SYMPTOM,
-    Deviation,
-    JudgedCells,
-)
-from skewscope.engine.symptoms.pauses import LONGEST_TIMES, RegularPauses
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.deviation import PAST, PEERS, Deviation
+from skewscope.engine.symptoms.pauses import LONGEST_TIMES, MIN_INTERVALS, RegularPauses
 from skewscope.engine.symptoms.samples import NewSamples
+
+MIN_CHANGES = 3
+"""Changes of a counter after which its usual pace is known."""
+STALL_RENEWALS = 5.0
+"""A counter has stopped when it has not changed for so many of its usual intervals..."""
+MIN_STALL_S = 10.0
+"""...and for at least so many seconds."""
+PENDING = 0.5
+"""A counter that has stood for this part of that time may be the one that is behind."""
+MIN_GROUP_STALL_S = 60.0
+"""A group that stands as a whole may wait for another one: that one is told first."""
+RANK_SIGNALS = frozenset({"nccl.coll_seq", "nccl.coll_done"})
+"""Counters that end with the process of a rank: where one stands and is still read, the job has not ended."""
+STEP_SIGNAL = "step.duration"
+"""Comes once a step, of a whole group."""
+PART_SIGNAL = "step.compute_time"
+"""What a member does of it."""
+STEP_SYMPTOM = "stopped-progress"
+MISSED_STEPS = 5.0
+"""A step that has not come for so many of its usual intervals..."""
+MIN_MISSED_S = 9.0
+"""...and for so many seconds, the longest with which a stopped job is told within ten, and for LONGEST_TIMES the
+longest interval of late has stopped."""
+LONGEST_MEMORY_S = 3600.0
 
 
 @dataclass

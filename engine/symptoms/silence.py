@@ -14,19 +14,16 @@ import numpy as np
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.arrays import F64, Index, Mask, sort_unique
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.cells import (
-    MIN_INTERVALS,
-    MIN_SILENCE_S,
-    PAST,
-    SILENT,
-    Deviation,
-    JudgedCells,
-)
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.deviation import PAST, SILENT, Deviation
+from skewscope.engine.symptoms.pauses import MIN_INTERVALS
 from skewscope.engine.symptoms.samples import NewSamples
 
 CLOCKED = frozenset({"cc", "dpu", "gpu", "hft", "host", "pcie", "port", "prio", "rdma", "vport"})
 """What exporters sample by the clock, by how the ids of its signals begin."""
 PLACE_KINDS = frozenset({"gpu", "node", "port"})
+MIN_SILENCE_S = 60.0
+"""An exporter that restarts is silent for less (judgement; the rule for blackouts waits for about as long)."""
 MISSED_INTERVALS = 5.0
 """A place is silent when nothing has come for so many of its usual intervals..."""
 LONGEST_TIMES = 1.5

@@ -7,7 +7,8 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.cells import REPEATS, Deviation, JudgedCells
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.deviation import REPEATS, Deviation
 from skewscope.engine.symptoms.levels import LevelShifts
 from skewscope.engine.symptoms.repeats import KEPT_SHARE, LEAST_LOST, MIN_REPEATS, REPEAT_S, TAIL
 from skewscope.engine.symptoms.samples import NewSamples

@@ -21,17 +21,9 @@ from skewscope.engine.model.incident import (
 )
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.symptoms.causes import Candidate, CauseModel
-from skewscope.engine.symptoms.cells import (
-    LESS,
-    PART_SIGNAL,
-    PAST,
-    PEERS,
-    SHARES,
-    STEP_SIGNAL,
-    Deviation,
-    DeviationKey,
-)
 from skewscope.engine.symptoms.detector import SymptomDetector
+from skewscope.engine.symptoms.deviation import LESS, PAST, PEERS, SHARES, Deviation, DeviationKey
+from skewscope.engine.symptoms.progress import PART_SIGNAL, STEP_SIGNAL
 from skewscope.engine.symptoms.samples import SampleSource
 from skewscope.kb.model import Catalogue
 

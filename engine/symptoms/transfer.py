@@ -8,13 +8,15 @@ import numpy as np
 
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.transfer import EntityPlaces, Places, copy_fields, copy_items, match_places
-from skewscope.engine.symptoms.balance import RequestShares, UnevenLinks
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.detector import StateChanges, SymptomDetector
+from skewscope.engine.symptoms.detector import SymptomDetector
 from skewscope.engine.symptoms.levels import KEPT, SPARSE, LevelShifts
 from skewscope.engine.symptoms.pauses import PAUSES
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
+from skewscope.engine.symptoms.request_shares import RequestShares
 from skewscope.engine.symptoms.stalls import ARRAYS as STALLS
+from skewscope.engine.symptoms.states import StateChanges
+from skewscope.engine.symptoms.uneven_links import UnevenLinks
 
 CELLS = ("value", "time", "change_time", "renewal", "total")
 PAIRS = ("_waiting", "_distinct_new", "_standing", "_standing_since", "_late_since", "ratio")

@@ -9,7 +9,7 @@ from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.locality import LocalityIndex
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
-from skewscope.engine.symptoms.cells import judged_signals
+from skewscope.engine.symptoms.roles import judged_signals
 from skewscope.engine.symptoms.tracker import SymptomTracker
 from skewscope.kb.loader import catalogue
 

@@ -4,7 +4,7 @@ import pytest
 
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.causes import CauseModel
-from skewscope.engine.symptoms.cells import PAST, PEERS, Deviation
+from skewscope.engine.symptoms.deviation import PAST, PEERS, Deviation
 from skewscope.kb.loader import catalogue
 
 KNOWN = catalogue()

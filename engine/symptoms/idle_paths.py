@@ -1,0 +1,142 @@
+"""Ports that lost the traffic which their siblings still carry.
+
+Traffic follows load, so no port is judged by its own past alone: its traffic over that of its own past is compared with
+the same ratio of the other ports of its node in the same network.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.engine.model.arrays import F64, Index, Mask, widen
+from skewscope.engine.model.entities import build_sets
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.deviation import LESS, ZERO, Deviation
+from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
+from skewscope.engine.symptoms.peer_ratios import row_median
+from skewscope.engine.symptoms.samples import NewSamples
+
+LOST = 0.2
+"""A port that carries less than this part of what its siblings' common change lets expect has lost its traffic."""
+LITTLE = 0.4
+"""A port that carries less than this part of it, and its parallel links together too, has lost most of it..."""
+LITTLE_RUN = 6
+MIN_LITTLE_S = 60.0
+"""...after so many samples and seconds: in the Clos recordings of cisco-ie/telemetry no healthy port does."""
+LITTLE_BACK = 0.6
+SIBLINGS_HOLD = 0.5
+"""Siblings must carry at least this part of their own past: otherwise the load has fallen."""
+SIGNIFICANT = 0.2
+"""A port counts if its past traffic is at least this part of the median of its siblings' past."""
+IDLE_RUN = 3
+IDLE_BACK = 0.5
+
+
+@dataclass
+class IdlePaths:
+    """Cells of traffic counters that lost their share."""
+
+    cells: JudgedCells
+    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
+
+    def __post_init__(self) -> None:
+        self._place: Index = np.empty(0, np.intp)
+        self._set: Index = np.empty(0, np.intp)
+        """[path] number of its set of siblings, or -1."""
+        self._run: Index = np.empty(0, np.intp)
+        self._since, self._before, self._little_since = (np.empty(0) for _ in range(3))
+        self._is_idle, self._is_little = np.empty(0, bool), np.empty(0, bool)
+        self._little: Index = np.empty(0, np.intp)
+        """[path] samples in a row with little traffic."""
+        self._bundle: Index = np.empty(0, np.intp)
+        """[path] number of its parallel links."""
+        topology = self.cells.topology
+        self._links = {name: topology.links_of(name) for name in topology.port}
+        self._floor = np.empty(0)
+
+    def grow(self) -> None:
+        """Makes room for new cells."""
+        cells = self.cells
+        judged = [cells.judgement(cell) for cell in range(len(cells))]
+        at = [n for n, one in enumerate(judged) if one.role == "share" and one.bad in ("down", "both")]
+        self.at = np.array(at, np.intp)
+        self._place = np.full(len(cells), -1, np.intp)
+        self._place[self.at] = np.arange(len(at))
+        self._floor = np.array([judged[n].floor for n in at])
+        fill = {"_run": 0, "_little": 0, "_is_idle": False, "_is_little": False}
+        for name in (*fill, "_since", "_before", "_little_since"):
+            setattr(self, name, widen(getattr(self, name), len(at), fill.get(name, np.nan)))
+        numbers: dict[tuple[str, str, str], int] = {}
+        keys = [
+            (cells.signals[n].id, cells.selectors[n], self._links.get(cells.places[n].name, cells.places[n].name))
+            for n in at
+        ]
+        self._bundle = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
+        set_of = {int(c): int(s) for c, s in zip(cells.pair_cell, cells.pair_set, strict=True)}
+        self._set = np.array([set_of.get(n, -1) for n in at], np.intp)
+        members: dict[int, list[int]] = {}
+        for place, number in enumerate(self._set.tolist()):
+            if number >= 0:
+                members.setdefault(number, []).append(place)
+        self._siblings = build_sets(members, len(cells.set_sizes))
+
+    def step(self, new: NewSamples, shifts: LevelShifts) -> None:
+        """Takes in the new rates; `shifts` has the past of all cells."""
+        place = self._place[new.cells]
+        mine = place[place >= 0]
+        mine = mine[self._set[mine] >= 0]
+        if not len(mine):
+            return
+        past = np.where(shifts.count[self.at] >= MIN_PAST, shifts.median[self.at], np.nan)
+        past = np.where(self._is_idle | self._is_little, self._before, past)
+        active = past > np.maximum(self._floor, 0.0)
+        ratio = np.where(active, self.cells.value[self.at] / past, np.nan)
+        common = self._reduced(ratio)[mine]
+        usual = self._reduced(np.where(active, past, np.nan))[mine]
+        expected = active[mine] & (common >= SIBLINGS_HOLD) & (past[mine] >= SIGNIFICANT * usual)
+        # Where traffic grows, a port that carries as much as before has lost nothing.
+        wanted = np.minimum(common, 1.0)
+        lost = expected & (ratio[mine] < LOST * wanted)
+        back = ratio[mine] >= IDLE_BACK * wanted
+        time = new.time[place >= 0][self._set[place[place >= 0]] >= 0]
+        self._begin(mine, time, lost, past)
+        ended = mine[self._is_idle[mine] & back]
+        self._is_idle[ended], self._run[ended], self._since[ended] = False, 0, np.nan
+        # Flows that were placed anew move between parallel links, and none is lost.
+        share = np.where(active, self.cells.value[self.at], 0.0)
+        carried, before = (np.bincount(self._bundle, np.nan_to_num(one)) for one in (share, past * active))
+        part = np.fmax(ratio, (carried / before)[self._bundle])[mine]
+        self._find_little(mine, time, expected & (part < LITTLE * wanted), past)
+        self._is_little[mine[part >= LITTLE_BACK * wanted]] = False
+
+    def _find_little(self, at: Index, time: F64, little: Mask, past: F64) -> None:
+        first = little & (self._little[at] == 0)
+        self._little_since[at[first]] = time[first]
+        self._little[at] = np.where(little, self._little[at] + 1, 0)
+        long = (self._little[at] >= LITTLE_RUN) & (time - self._little_since[at] >= MIN_LITTLE_S)
+        begun = at[long & ~self._is_little[at] & ~self._is_idle[at]]
+        self._is_little[begun], self._before[begun] = True, past[begun]
+
+    def _begin(self, at: Index, time: F64, lost: Mask, past: F64) -> None:
+        first = lost & (self._run[at] == 0)
+        self._since[at[first]] = time[first]
+        self._run[at] = np.where(lost, self._run[at] + 1, np.where(self._is_idle[at], self._run[at], 0))
+        begun = at[(self._run[at] >= IDLE_RUN) & ~self._is_idle[at]]
+        self._is_idle[begun], self._before[begun] = True, past[begun]
+
+    def _reduced(self, values: F64) -> F64:
+        found = self._siblings.reduce(values, row_median)
+        return found[np.maximum(self._set, 0)]
+
+    def idle_cells(self) -> Index:
+        """Returns the cells that lost their traffic."""
+        return self.at[self._is_idle]
+
+    def deviations(self) -> Iterator[Deviation]:
+        """Yields the ports that lost their traffic, or most of it."""
+        for n in np.flatnonzero(self._is_idle | self._is_little).tolist():
+            cell, is_idle = int(self.at[n]), bool(self._is_idle[n])
+            signal, place, value = self.cells.signals[cell], self.cells.places[cell], float(self.cells.value[cell])
+            form, since = (ZERO, self._since[n]) if is_idle else (LESS, self._little_since[n])
+            yield Deviation(signal, place, form, "down", float(since), value, float(self._before[n]))

@@ -1,0 +1,52 @@
+"""By which other cells a cell is judged: the load that it follows, and what it is a part of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.locality import Entity
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.kb.model import Judgement
+
+LOAD_SHARE = 0.5
+"""A utilisation from which on a device is under load; other signals show load when they are above zero."""
+FULL_LOAD_SHARE = 0.75
+"""A utilisation from which on a device needs its whole clock: where little is to be done, its governor lowers the
+clock, and the little work uses much of what is left. GPUs of public recordings whose clock was held down were used for
+92 % of the time or more (median), idle ones of a desktop at an eighth of their clock for 45 to 59 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellRelations:
+    """The cells by which others are judged, [cell] each: the load that it follows, and what it is a part of."""
+
+    given: Index
+    """The cell that must show load, or -1."""
+    load: F64
+    """From which value on that one does."""
+    is_yield: Mask
+    """Whether it is compared per unit of the load that it follows."""
+    whole: Index
+    """The cell of which it is a part, or -1."""
+    least_part: F64
+
+
+def relate_cells(cells: JudgedCells, judged: Sequence[Judgement], serving: Sequence[bool]) -> CellRelations:
+    """Returns the relations of all cells; `judged` and `serving` are [cell]."""
+    size, signals, places = len(cells), cells.signals, cells.places
+    by_place = {(signals[n].id, places[n]): n for n in range(size)}
+    given = [by_place.get((one.given, places[n]), -1) if one.given else -1 for n, one in enumerate(judged)]
+    units = [signals[n].unit if n >= 0 else "" for n in given]
+    shares = [FULL_LOAD_SHARE if one.role == "capacity" else LOAD_SHARE for one in judged]
+    load = np.array([{"%": 100 * least, "1": least}.get(unit, 0.0) for unit, least in zip(units, shares, strict=True)])
+    follows = [one.role == "throughput" and serves for one, serves in zip(judged, serving, strict=True)]
+    whole = np.full(size, -1, np.intp)
+    for n, one in enumerate(judged):
+        if one.part_of:
+            group = Entity("group", places[n].name.split(":", 1)[0])
+            whole[n] = by_place.get((one.part_of, places[n]), by_place.get((one.part_of, group), -1))
+    at = np.array(given, np.intp)
+    least_part = np.array([one.least_part for one in judged])
+    return CellRelations(at, load, np.array(follows, bool) & (at >= 0), whole, least_part)

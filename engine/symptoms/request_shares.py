@@ -1,0 +1,225 @@
+"""Shares of the requests of a pool that its replicas get."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from skewscope.engine.model.arrays import F64, Index, Mask, sort_unique, widen
+from skewscope.engine.model.locality import Entity
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.deviation import PEERS, Deviation
+
+MORE, NONE = 6.0, 1 / 50
+"""Odds that are tested against the usual ones: many times the requests of another replica, and next to none. One with
+2.4 times its usual odds is found in the end, one with twice as many is not."""
+LEAST_EVIDENCE, MOST_EVIDENCE = 10.0, 16.0
+"""Log-likelihood ratio of unequal shares, at low and at high rates. Random arrivals at two replicas of 1.5 requests a
+second each reached 10 by chance nine times in 150 hours; at ten a second in all none did so (simulated)."""
+EVIDENCE_S, MAX_GAIN = 11.0, 4.0
+"""Between the two: as much as MORE yields in so many seconds; no more of one sample, for a client may send a burst."""
+EXCESS, UNSURE, LEAD = 4.0, 4.0, 0.5
+"""Evidence kept beyond the highest threshold of a board, so that a symptom ends soon; that of one without requests over
+one with many; and by how much more it is kept, so that it wins where both are."""
+AGAIN = 0.5
+"""Part of all evidence that is left when a replica without requests gets some again (judgement)."""
+RATE_S, RECENT_S, USUAL_S = 60.0, 10.0, 120.0
+"""Memories of the rate of a pool, of the rates of its replicas, and of what is usual there."""
+MAX_DISPERSION, MAX_WEIGHT = 9.0, 1.6
+"""How much more than by chance the counts of a pool may vary in health, and a share differ from an equal one."""
+READY_LAG_S, SETTLE_S = 2.0, 60.0
+"""Age at which a state of the pool still belongs to evidence; seconds until a replica that returns has its load."""
+
+
+@dataclass
+class RequestShares:
+    """Replicas that get far more requests than the others of their pool, or none.
+
+    Requests are counted, so chance is known. Each sample adds the log-likelihood ratio of unequal against equal shares
+    to a sum that never falls below zero (E. Page, "Continuous inspection schemes", 1954). Nothing counts while a
+    replica is out of service: the others are meant to take its requests.
+    """
+
+    cells: JudgedCells
+
+    def __post_init__(self) -> None:
+        pools = self.cells.topology.pools
+        self._pool_of = {name: n for n, pool in enumerate(pools) for name in pool.replicas if len(pool.replicas) > 1}
+        self._members: dict[tuple[int, int, str], int] = {}
+        """Number of a member by board, pool and replica; a board is the counts of one signal at one pool."""
+        self._boards: dict[tuple[str, int], int] = {}
+        self._cell, self._cell_member, self._board, self._pool = (np.empty(0, np.intp) for _ in range(4))
+        self._total, self._time, self._rate, self._weight = (np.empty(0) for _ in range(4))
+        self._evidence, self._since, self._crossed = (np.empty((2, 0)) for _ in range(3))
+        """[more or none, member]"""
+        self._told: Mask = np.empty((2, 0), bool)
+        self._pool_rate, self._dispersion, self._board_size = (np.empty(0) for _ in range(3))
+        self._shown: dict[int, tuple[int, int]] = {}
+        """(more or none, member) that is reported, by board."""
+        self._size = np.array([len(pool.replicas) for pool in pools], float)
+        self._ready, self._engine, self._engine_pool = (np.empty(0, np.intp) for _ in range(3))
+        self._out_at = np.full(len(pools), -np.inf)
+        """[pool] when a replica was last out of service, seconds."""
+        self.unsettled: Mask = np.zeros(len(pools), bool)
+        """[pool] whether a replica is out of service, or was a moment ago."""
+
+    def pool_of(self, cell: int) -> int:
+        """Returns the number of the pool among whose replicas a cell is; -1 for none."""
+        return self._pool_of.get(getattr(self.cells.serving_group(cell), "name", ""), -1)
+
+    def grow(self) -> None:
+        """Makes room for new cells."""
+        cells = self.cells
+        pairs = []
+        for n in range(len(cells)):
+            name = cells.replica_of(n) if cells.is_request_count(n) else ""
+            if (pool := self._pool_of.get(name, -1)) >= 0:
+                board = self._boards.setdefault((cells.signals[n].id, pool), len(self._boards))
+                pairs.append((n, self._members.setdefault((board, pool, name), len(self._members))))
+        self._cell, self._cell_member = np.array(pairs, np.intp).reshape(-1, 2).T
+        size = len(self._members)
+        self._board, self._pool = (np.array([key[n] for key in self._members], np.intp) for n in (0, 1))
+        self._total, self._time, self._rate = (widen(old, size) for old in (self._total, self._time, self._rate))
+        self._weight = widen(self._weight, size, 1.0)
+        self._evidence, self._told = widen(self._evidence, size, 0.0), widen(self._told, size, False)
+        self._since, self._crossed = widen(self._since, size), widen(self._crossed, size)
+        self._pool_rate = widen(self._pool_rate, len(self._boards))
+        self._dispersion = widen(self._dispersion, len(self._boards), 1.0)
+        self._board_size = self._size[np.array([pool for _, pool in self._boards], np.intp)]
+        self._ready = np.array([cells.series_of("pool.ready", pool.name) for pool in cells.topology.pools], np.intp)
+        engines = [(cells.series_of("serve.running", name), pool) for name, pool in self._pool_of.items()]
+        self._engine, self._engine_pool = np.array([one for one in engines if one[0] >= 0], np.intp).reshape(-1, 2).T
+
+    def step(self, t: float) -> None:
+        """Takes in the counts of the tick that ends at `t` seconds."""
+        self._find_unsettled(t)
+        if not len(self._cell):
+            return
+        state, size, boards, sizes = self.cells.state, len(self._board), len(self._boards), self._board_size
+        series = self.cells.series[self._cell]
+        totals, times = state.counter_totals(series)
+        fresh = ~np.isnan(state.fresh_values(series))
+        known = np.bincount(self._cell_member, weights=fresh, minlength=size) > 0
+        total = np.bincount(self._cell_member, weights=totals, minlength=size)
+        time = np.full(size, -np.inf)
+        with np.errstate(invalid="ignore"):
+            np.maximum.at(time, self._cell_member, times)
+        whole = np.bincount(self._board[known], minlength=boards) == sizes
+        ready = known & whole[self._board] & ~self.unsettled[self._pool]
+        self._time[~ready] = self._since[:, ~ready] = self._crossed[:, ~ready] = np.nan
+        self._evidence[:, ~ready], self._told[:, ~ready] = 0.0, False
+        begins = ready & np.isnan(self._time)
+        self._total[begins], self._time[begins] = total[begins], time[begins]
+        newer = np.bincount(self._board[ready & (time > self._time)], minlength=boards) == sizes
+        some = np.flatnonzero(newer[self._board])
+        if len(some):
+            self._count(some, total[some] - self._total[some], time[some] - self._time[some], time[some])
+            self._total[some], self._time[some] = total[some], time[some]
+        self._choose()
+
+    def _find_unsettled(self, t: float) -> None:
+        """Learns which pools have a replica that is out of service, or whose engine is silent."""
+        state, out = self.cells.state, np.zeros(len(self._size), bool)
+        at = np.flatnonzero(self._ready >= 0)
+        out[at] = state.fresh_values(self._ready[at]) < self._size[at]
+        silent = np.isnan(state.fresh_values(self._engine)) & ~np.isnan(state.times[self._engine])
+        out[self._engine_pool[silent]] = True
+        self._out_at[out] = t
+        self.unsettled = t - self._out_at < SETTLE_S
+
+    def _count(self, at: Index, count: F64, passed: F64, time: F64) -> None:
+        """Takes in the requests of some members, [k] each, and the seconds in which they came."""
+        board, boards = self._board[at], len(self._boards)
+        all_ = np.bincount(board, weights=count, minlength=boards)
+        due = passed * np.clip(self._weight[at], 1 / MAX_WEIGHT, MAX_WEIGHT)
+        usual = due / np.bincount(board, weights=due, minlength=boards)[board]
+        here, total = sort_unique(board), all_[board]
+        seconds = (np.bincount(board, weights=passed, minlength=boards) / self._board_size)[here]
+        self._pool_rate[here] = _moved(self._pool_rate[here], all_[here] / seconds, seconds / RATE_S)
+        self._rate[at] = _moved(self._rate[at], count / passed, passed / RECENT_S)
+        limit, odds = _limits(usual, self._pool_rate[board]), np.array([[MORE], [NONE]])
+        share = _share(odds, usual)
+        gain = count * np.log(share / usual) + (total - count) * np.log((1 - share) / (1 - usual))
+        top = np.full(boards, MAX_GAIN)
+        np.maximum.at(top, board, gain.max(axis=0))
+        gain *= (MAX_GAIN / top / np.maximum(self._dispersion, 1.0))[board]
+        # One bound for all of a board: what is compared must not depend on the usual share of each.
+        most = np.zeros(boards)
+        np.maximum.at(most, board, limit)
+        old, kept = self._evidence[:, at], most[board] + EXCESS + np.array([[0.0], [UNSURE + LEAD]])
+        new = np.clip(old + gain, 0.0, kept)
+        self._since[:, at] = np.where(new == 0, np.nan, np.where(old == 0, time - passed, self._since[:, at]))
+        self._evidence[:, at] = new
+        self._crossed[:, at] = np.where(new < limit, np.nan, np.fmin(self._crossed[:, at], time))
+        self._told[:, at] = (new >= limit) | (self._told[:, at] & (new > 0))
+        self._learn_usual(at, count, total * usual, passed)
+
+    def _learn_usual(self, at: Index, count: F64, expected: F64, passed: F64) -> None:
+        """Learns the shares of healthy pools, and how much more than by chance their counts vary."""
+        board, boards = self._board[at], len(self._boards)
+        top = np.zeros(boards)
+        np.maximum.at(top, self._board, self._evidence.max(axis=0))
+        total = np.bincount(board, weights=count, minlength=boards)
+        calm = ((top < UNSURE) & (total > 0))[board]
+        at, board, count, expected, passed = at[calm], board[calm], count[calm], expected[calm], passed[calm]
+        weight = count / total[board] * self._board_size[board]
+        self._weight[at] = _moved(self._weight[at], weight, passed / USUAL_S)
+        squares = np.bincount(board, weights=(count - expected) ** 2 / expected, minlength=boards)
+        apart = np.minimum(squares / (self._board_size - 1), MAX_DISPERSION)[board]
+        self._dispersion[board] = _moved(self._dispersion[board], apart, passed / USUAL_S)
+
+    def _choose(self) -> None:
+        """Chooses the member of each board for which most speaks, once the state of its pool is known as of then."""
+        shown, self._shown = self._shown, {}
+        if not self._told.any():
+            return
+        state, read = self.cells.state, np.full(len(self._size), np.inf)
+        at = np.flatnonzero((self._ready >= 0) & ~np.isnan(state.fresh_values(self._ready)))
+        read[at] = state.times[self._ready[at]]
+        # Of two replicas one gets none or the other too many: a few requests by chance must not decide.
+        penalty = np.array([[0.0], [UNSURE]])
+        weight, top = self._evidence - penalty, np.full((2, len(self._boards)), -np.inf)
+        for row, n in shown.values():
+            weight[row, n] += EXCESS  # one that is reported stays so while another is hardly more likely
+        np.maximum.at(top[0], self._board, weight.max(axis=0))
+        np.maximum.at(top[1], self._board, weight[1] + UNSURE)
+        sure = (weight + penalty >= top[1, self._board]) & (read[self._pool] >= self._crossed - READY_LAG_S)
+        again: set[int] = set()
+        for row, n in np.argwhere(self._told & (weight == top[0, self._board])).tolist():
+            board = int(self._board[n])
+            if shown.get(board, (0, n))[0] > row:
+                again.add(board)
+            elif shown.get(board) == (row, n) or sure[row, n]:
+                self._shown.setdefault(board, (row, n))
+        # One that had none gets requests again: what the other one got meanwhile says nothing of now.
+        members = np.isin(self._board, sorted(again))
+        self._evidence[:, members] *= AGAIN
+        self._told[:, members] = False
+
+    def deviations(self) -> Iterator[Deviation]:
+        """Yields the replicas that get too many requests, or none."""
+        names = [name for _, _, name in self._members]
+        signals = [name for name, _ in self._boards]
+        for board, (row, n) in self._shown.items():
+            others = float(np.median(self._rate[(self._board == board) & (np.arange(len(names)) != n)]))
+            signal, since = self.cells.state.signals[signals[board]], float(self._since[row, n])
+            direction = ("up", "down")[row]
+            yield Deviation(signal, Entity("replica", names[n]), PEERS, direction, since, float(self._rate[n]), others)
+
+
+def _share(odds: F64 | float, equal: F64) -> F64:
+    """Returns the share of a member that gets `odds` times as much as one with an equal share."""
+    return odds * equal / (odds * equal + 1 - equal)
+
+
+def _limits(equal: F64, rate: F64) -> F64:
+    """Returns the evidence that is needed at a rate of requests per second."""
+    share = _share(MORE, equal)
+    each = share * np.log(share / equal) + (1 - share) * np.log((1 - share) / (1 - equal))
+    return np.clip(EVIDENCE_S * each * rate, LEAST_EVIDENCE, MOST_EVIDENCE)
+
+
+def _moved(old: F64, new: F64, weight: F64) -> F64:
+    """Returns averages moved towards new values; those without an old value take the new one."""
+    found: F64 = np.where(np.isnan(old), new, old + (1 - np.exp(-weight)) * (new - old))
+    return found

@@ -1,0 +1,51 @@
+"""The roles of signals, which say how they are judged, and which signals are judged at all."""
+
+from collections.abc import Mapping
+
+from skewscope.kb.model import Signal
+from skewscope.rules.entity_kinds import kind_of
+
+LARGE_FLEET_NODES = 1000
+"""Of a fleet with more nodes, only signals that rules read as well are judged: others would cost memory per series."""
+ROLES = (
+    *("progress", "time-per-work", "state", "errors", "capacity", "share", "loss", "throughput", "wait", "pressure"),
+    *("latency", "queue", "health", "spread", "utilisation", "workload"),
+)
+"""Roles that are judged, in the order in which a symptom is named after them."""
+DISTINCT_ROLES = frozenset({"time-per-work", "wait", "latency", "spread"})
+"""Measured once per unit of work: a poll that repeats the value is no new measurement."""
+PAST_ROLES = frozenset(
+    {
+        "time-per-work",
+        "capacity",
+        "throughput",
+        "loss",
+        "wait",
+        "latency",
+        "queue",
+        "pressure",
+        "spread",
+        "utilisation",
+        "health",
+    }
+)
+FOLLOWING_ROLES = frozenset({"pressure", "queue", "utilisation"})
+"""What rises and falls with the load: when it returns to a level that was usual, nothing is wrong."""
+MIN_RUN_S = {"time-per-work": 3.0, "capacity": 10.0, "wait": 10.0, "latency": 10.0}
+"""Seconds that a shift must last, by role; that of latencies was set on the recording in tests/lab/gpu_serving."""
+OTHER_MIN_RUN_S = 30.0
+"""Of roles that follow the load: a burst of requests is shorter."""
+LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
+"""Where requests are served, these count only while some are: an idle replica turns slowly."""
+POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
+"""While a replica of a pool is out of service, the others take its load: these do not count then."""
+UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
+
+
+def judged_signals(signals: Mapping[str, Signal]) -> list[str]:
+    """Returns the ids of the signals that are judged by themselves or others by them, in the order of their roles."""
+    wholes = {s.judged.part_of for s in signals.values() if s.judged is not None}
+    found = [s for s in signals.values() if s.judged is not None and (s.judged.bad != "none" or s.id in wholes)]
+    found = [s for s in found if s.judged is not None and s.judged.role in ROLES]
+    found = [s for s in found if kind_of(s.entity) not in UNJUDGED_KINDS]
+    return [s.id for s in sorted(found, key=lambda s: (ROLES.index(s.judged.role) if s.judged else 0, s.id))]

@@ -1,0 +1,195 @@
+"""Parallel links between two switches, and the shares that they carry of what goes between these."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.engine.model.arrays import F64, Index, sort_unique
+from skewscope.engine.model.topology import Topology
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.deviation import SHARES, Deviation
+from skewscope.engine.symptoms.samples import NewSamples
+
+SMOOTHING_S = 30.0
+"""Time constant of the rates whose shares are compared: one flow for a moment is no share."""
+MIN_UNEVEN_S = 60.0
+"""Shares must be unequal for so long: the placement of new flows evens out by itself."""
+MIN_RENEWALS = 4
+"""...and for so many renewals of the counters."""
+CARRIES = 0.02
+"""A link is in use that carries, or carried in its past, this part of what the busiest one does."""
+LEAST_LOAD = 0.1
+"""Judgement: a link that is used less than this delays nothing, whatever its share."""
+UNKNOWN_SPEED = 1.25e9
+"""Bytes per second of a port that does not state its speed: 10 Gbit/s."""
+BACK = 0.5
+"""Shares are even again when limits times this hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelLinks:
+    """What parallel links have in common."""
+
+    node: str
+    peer: str
+    """The node at the other end."""
+    network: str
+    speed: float | None
+    """Bytes per second of each."""
+
+
+BundleKey = tuple[str, ParallelLinks]
+"""Signal and links."""
+
+
+def find_parallel_links(topology: Topology) -> Mapping[str, ParallelLinks]:
+    """Returns, by `node/port`, the links of each port that has parallel ones between the same two switches.
+
+    Links of hosts are none of these: a host sends through the adapter that is next to the GPU, and not by a hash.
+    """
+    hosts = {node.name for node in topology.nodes if node.gpus} | set(topology.node_of.values())
+    hosts |= {group.front_end.split("/", 1)[0] for group in topology.groups}
+    ports: dict[ParallelLinks, list[str]] = {}
+    for name, port in topology.port.items():
+        peer = port.peer_node
+        if peer and not {port.node, peer} & hosts:
+            ports.setdefault(ParallelLinks(port.node, peer, port.network, port.speed), []).append(name)
+    return {name: links for links, names in ports.items() if len(names) > 1 for name in names}
+
+
+@dataclass
+class UnevenLinks:
+    """Parallel links between two switches that carry strongly unequal shares for long.
+
+    Of k equal flows hashed onto n links at random, the shares' squared coefficient of variation is (n - 1) / k on
+    average (variance of the multinomial distribution). At (n - 1) / n the traffic is spread as if there were fewer
+    flows than links. Healthy links of the 100 GbE Clos of cisco-ie/telemetry remain below a fourth of that, its bad
+    hash is half as much again above it.
+    """
+
+    cells: JudgedCells
+    links: Mapping[str, ParallelLinks]
+    """The parallel links of each port that has any, by `node/port`."""
+    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """[path] the cell of each port that is part of a bundle."""
+
+    def __post_init__(self) -> None:
+        self._place: Index = np.empty(0, np.intp)
+        """[cell] path, or -1."""
+        self._bundle: Index = np.empty(0, np.intp)
+        """[path]"""
+        self._members: Index = np.empty((0, 0), np.intp)
+        """[bundle, link] paths, -1 where there are no more."""
+        self._least = np.empty(0)
+        """[bundle] load of the busiest link from which on shares matter, in the signal's unit a second."""
+        self._mean, self._time = np.empty(0), np.empty(0)
+        """[path] smoothed rate, and the time of its newest sample."""
+        self._numbers: dict[BundleKey, int] = {}
+        self._since = np.empty(0)
+        """[bundle] since when its shares are unequal."""
+        self._busiest: Index = np.empty(0, np.intp)
+        """[bundle] cell of the busiest link while its shares are told as unequal, else -1."""
+        self._median = np.empty(0)
+        """[bundle] of the smoothed rates of its links."""
+
+    def grow(self) -> None:
+        """Makes room for new cells."""
+        cells, old = self.cells, {int(cell): n for n, cell in enumerate(self.at)}
+        known = {(cells.signals[n].id, cells.places[n].name) for n in range(len(cells))}
+        keys = {n: self._bundle_of(n, known) for n in range(len(cells))}
+        bundle_of = {n: key for n, key in keys.items() if key is not None}
+        for key in bundle_of.values():
+            self._numbers.setdefault(key, len(self._numbers))
+        self.at = np.array(list(bundle_of), np.intp)
+        self._bundle = np.array([self._numbers[key] for key in bundle_of.values()], np.intp)
+        self._place = np.full(len(cells), -1, np.intp)
+        self._place[self.at] = np.arange(len(self.at))
+        before = np.array([old.get(int(cell), -1) for cell in self.at], np.intp)
+        self._mean, self._time = (
+            np.where(before >= 0, np.append(values, np.nan)[before], np.nan) for values in (self._mean, self._time)
+        )
+        links: list[list[int]] = [[] for _ in self._numbers]
+        for path, number in enumerate(self._bundle.tolist()):
+            links[number].append(path)
+        widest = max(map(len, links), default=0)
+        self._members = np.array([[*own, *[-1] * (widest - len(own))] for own in links], np.intp).reshape(
+            len(links), widest
+        )
+        speeds = [links.speed or UNKNOWN_SPEED for _, links in self._numbers]
+        self._least = LEAST_LOAD * np.array(speeds)
+        more = len(self._numbers) - len(self._since)
+        self._since = np.concatenate((self._since, np.full(more, np.nan)))
+        self._busiest = np.concatenate((self._busiest, np.full(more, -1, np.intp)))
+        self._busiest[[number for number, own in enumerate(links) if not own]] = -1
+        self._median = np.concatenate((self._median, np.full(more, np.nan)))
+
+    def _bundle_of(self, cell: int, known: Collection[tuple[str, str]]) -> BundleKey | None:
+        """Returns the bundle whose traffic a cell counts.
+
+        What a port receives is what its peer sends, and is judged there where that is `known`.
+        """
+        signal, place = self.cells.signals[cell], self.cells.places[cell]
+        links = self.links.get(place.name) if place.kind == "port" else None
+        if links is None or signal.unit != "By" or self.cells.selectors[cell]:
+            return None
+        sent = signal.id.replace("rx_", "tx_")
+        judged_there = sent != signal.id and (sent, self.cells.topology.port[place.name].peer) in known
+        return None if judged_there or self.cells.judgement(cell).role != "share" else (signal.id, links)
+
+    def step(self, new: NewSamples, past: F64, idle: Index) -> None:
+        """Takes in the new rates.
+
+        Args:
+            new: the new samples.
+            past: [cell] usual rates.
+            idle: cells that are told as having lost their traffic, which have no share.
+        """
+        path = self._place[new.cells]
+        some = path >= 0
+        at, rate, time = path[some], new.value[some], new.time[some]
+        if not len(at):
+            return
+        passed = time - self._time[at]
+        weight = np.where(np.isnan(self._mean[at]), 1.0, 1 - np.exp(-passed / SMOOTHING_S))
+        self._mean[at] = np.where(np.isnan(self._mean[at]), 0.0, self._mean[at]) * (1 - weight) + weight * rate
+        self._time[at] = time
+        now = np.where(np.isin(self.at, idle), np.nan, self.cells.value[self.at])
+        mean = np.where(np.isnan(now), np.nan, self._mean)
+        self._judge(sort_unique(self._bundle[at]), now, mean, past[self.at])
+
+    def _judge(self, some: Index, now: F64, mean: F64, past: F64) -> None:
+        """Finds which of some bundles are unequal; [path] rates now, smoothed ones and those of the past."""
+        members = self._members[some]
+        rate, smooth, usual = (np.append(values, np.nan)[members] for values in (now, mean, past))
+        peak = np.where(np.isnan(rate), 0.0, smooth).max(axis=1)
+        carries = rate >= CARRIES * peak[:, None]
+        used = (carries | (usual >= CARRIES * peak[:, None])) & ~np.isnan(smooth)
+        links = used.sum(axis=1)
+        share = np.where(used, smooth, 0.0)
+        mean_share = share.sum(axis=1) / links
+        apart = np.where(used, smooth - mean_share[:, None], 0.0)
+        variation = (apart**2).sum(axis=1) / links / mean_share**2
+        limit = (links - 1) / links
+        told = self._busiest[some] >= 0
+        limit[told] *= BACK
+        # Of two links one that carries nothing has lost its traffic or waits to take over.
+        there = (carries.sum(axis=1) >= 2) | (links > 2)
+        uneven = there & (variation >= limit) & (peak >= np.where(told, BACK, 1.0) * self._least[some])
+        newest = np.fmax.reduce(np.append(self._time, np.nan)[members], axis=1)
+        first = uneven & np.isnan(self._since[some])
+        self._since[some[first]] = newest[first]
+        self._since[some[~uneven]] = np.nan
+        self._busiest[some[~uneven]] = -1
+        renewal = np.fmax.reduce(np.append(self.cells.renewal[self.at], np.nan)[members], axis=1)
+        long = uneven & ~told & (newest - self._since[some] >= np.fmax(MIN_UNEVEN_S, MIN_RENEWALS * renewal))
+        self._busiest[some[long]] = self.at[members[long, share[long].argmax(axis=1)]]
+        self._median[some[uneven]] = np.nanmedian(np.where(used, smooth, np.nan)[uneven], axis=1)
+
+    def deviations(self) -> Iterator[Deviation]:
+        """Yields the busiest link of each bundle whose shares are unequal."""
+        for number in np.flatnonzero(self._busiest >= 0).tolist():
+            cell = int(self._busiest[number])
+            value, since = float(self._mean[self._place[cell]]), float(self._since[number])
+            signal, place = self.cells.signals[cell], self.cells.places[cell]
+            yield Deviation(signal, place, SHARES, "uneven", since, value, float(self._median[number]))
