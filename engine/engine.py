@@ -27,6 +27,7 @@ from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import EntityPlaces
 from skewscope.engine.model.verdict import RuleVerdict
+from skewscope.engine.symptoms.progress import EVALUATION_SIGNAL
 from skewscope.engine.symptoms.roles import LARGE_FLEET_NODES, judged_signals
 from skewscope.engine.symptoms.tracker import DiagnosedPlace, SymptomTracker
 from skewscope.engine.symptoms.transfer import prepare_cells, transfer_detector, transfer_symptoms
@@ -123,7 +124,7 @@ class Engine:
         self.topology = topology
         self.verdicts: Sequence[RuleVerdict] = ()
         is_small = len(topology.nodes) <= LARGE_FLEET_NODES
-        judged = judged_signals(catalogue.signals) if symptoms and is_small else ()
+        judged = {*judged_signals(catalogue.signals), EVALUATION_SIGNAL} if symptoms and is_small else ()
         self._join = WireJoin(topology, tick)
         self._detector = Detector(rules, catalogue, topology, tick, [self._join], {*judged, *also_read})
         self.rules: Mapping[str, Rule] = self._detector.rules

@@ -19,6 +19,7 @@ from skewscope.kb.problems import InputError, Problem
 
 STEP_DURATION = "skewscope_step_duration"
 SAMPLE_RATE = "skewscope_step_sample_rate"
+EVALUATION = "skewscope_step_evaluation"
 RANK_IN_NAME = re.compile(r"[-_.]?rank[-_]?\d+", re.IGNORECASE)
 RELATIVE = "the log has no times: they begin at 0 s and grow by the time of each step"
 PARTLY = "some steps have no time: theirs is that of the step before, and the time they took"
@@ -56,6 +57,8 @@ class StepReader:
     """Time of the last step that a stamp gave its time, if steps without one have followed it."""
     _runs: int = 1
     """Runs of the job so far."""
+    _evaluates: bool = False
+    """Whether the newest line with a time was of an evaluation."""
 
     def __post_init__(self) -> None:
         self._job = self.group
@@ -89,6 +92,16 @@ class StepReader:
         self._add(STEP_DURATION, seconds, line)
         if samples:
             self._add(SAMPLE_RATE, samples / seconds, line)
+
+    def note_evaluation(self, line: LogLine, *, is_last: bool = False) -> None:
+        """Says that the job evaluates at a line with a time, the last one or not, and has done so since its step."""
+        if line.time is None or self.step is None:
+            return
+        if not self._evaluates:
+            self.collector.add(EVALUATION, {"group": self.group}, min(self.time, line.time), 1.0, line.number)
+        if not is_last:
+            self.collector.add(EVALUATION, {"group": self.group}, line.time, 1.0, line.number)
+        self._evaluates = True
 
     def skip_steps(self, line: LogLine, step: int, seconds: float) -> None:
         """Passes over steps that took so many seconds with something else: they are no samples."""
@@ -132,6 +145,9 @@ class StepReader:
 
     def _advance(self, line: LogLine, seconds: float) -> None:
         """Moves to the time of a step that took so many seconds."""
+        if self._evaluates and line.time is not None:
+            self.collector.add(EVALUATION, {"group": self.group}, line.time, 0.0, line.number)
+            self._evaluates = False
         stamp = self.stamp if line.time is None else line.time
         self.stamp = None
         if stamp is not None and (stamp > self.time or not self._has_stamps):

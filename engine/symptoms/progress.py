@@ -29,6 +29,10 @@ STEP_SIGNAL = "step.duration"
 """Comes once a step, of a whole group."""
 PART_SIGNAL = "step.compute_time"
 """What a member does of it."""
+EVALUATION_SIGNAL = "step.evaluation"
+"""Says that a group takes no steps because it evaluates..."""
+MAX_EVALUATION_S = 600.0
+"""...which counts for so many seconds after its newest sample (judgement): evaluations hang as well."""
 STEP_SYMPTOM = "stopped-progress"
 MISSED_STEPS = 5.0
 """A step that has not come for so many of its usual intervals..."""
@@ -140,6 +144,11 @@ class StepStops:
         self._beside: dict[int, Index] = {}
         """Other cells on the nodes of a job, by job, of those that were asked for."""
         self._last, self._usual, self._longest, self._value = (np.empty(0) for _ in range(4))
+        """[job] s; `_last` is NaN while a job evaluates."""
+        self._evaluation: Index = np.empty(0, np.intp)
+        """[job] the series that says whether it evaluates, or -1."""
+        self._evaluations = -1
+        """Version of the series of which those are."""
         self.pauses = RegularPauses()
         self.stopped: Mask = np.empty(0, bool)
 
@@ -154,6 +163,7 @@ class StepStops:
         jobs = {cells.places[n].name: number for number, n in enumerate(at)}
         self._job = np.array([jobs.get(one.name.split(":", 1)[0], -1) for one in cells.places], np.intp)
         self._beside.clear()
+        self._evaluations = -1
         is_part = np.array([one.id == PART_SIGNAL for one in cells.signals], bool)
         self._parts = {n: np.flatnonzero(is_part & (self._job == n)) for n in range(len(at))}
         self._count = np.concatenate((self._count, np.zeros(more, np.intp)))
@@ -167,10 +177,12 @@ class StepStops:
         """Takes in the samples of the tick that ends at `t` seconds; returns whether a job stopped or goes on."""
         if not len(self.at):
             return False
+        evaluated = self._note_evaluations(t)
         before, place = self.stopped, self._place[new.cells]
         at = place[place >= 0]
         self._value[at] = new.value[place >= 0]
-        interval, usual, goes = t - self._last[at], self._usual[at], ~before[at]
+        interval, usual = t - self._last[at], self._usual[at]
+        goes = ~before[at] & ~np.isnan(interval)
         paused = (self._count[at] > MIN_INTERVALS) & (interval >= self._patience()[at])
         self.pauses.add(at[paused], self._last[at[paused]], interval[paused])
         learned = usual + (np.minimum(interval, 4 * usual) - usual) / MIN_INTERVALS
@@ -188,8 +200,26 @@ class StepStops:
             goes_on = (parts > self._last[n] + 2 * self._usual[n]).any()
             beside = self.cells.time[self._cells_beside(n)]
             self.stopped[n] = not goes_on and (is_alone or (beside > self._last[n]).any())
-        self.next_stop = float(due[due > t].min(initial=np.inf))
+        self.next_stop = min(float(due[due > t].min(initial=np.inf)), evaluated)
         return bool((self.stopped != before).any())
+
+    def _note_evaluations(self, t: float) -> float:
+        """Passes over what jobs take to evaluate; returns when the first evaluation no longer counts, s."""
+        state = self.cells.state
+        if EVALUATION_SIGNAL not in state.rows:
+            return np.inf
+        if (version := state.rows[EVALUATION_SIGNAL].version) != self._evaluations:
+            names = (self.cells.places[n].name for n in self.at.tolist())
+            found = [self.cells.series_of(EVALUATION_SIGNAL, name) for name in names]
+            self._evaluation, self._evaluations = np.array(found, np.intp), version
+        at = np.flatnonzero(self._evaluation >= 0)
+        series = self._evaluation[at]
+        time = state.times[series]
+        evaluates = (state.latest[series] > 0) & (time >= t - MAX_EVALUATION_S)
+        over = ~evaluates & np.isnan(self._last[at]) & (self._count[at] > 0)
+        self._last[at[over]] = time[over]
+        self._last[at[evaluates]] = np.nan
+        return float(time[evaluates].min(initial=np.inf)) + MAX_EVALUATION_S
 
     def _patience(self) -> F64:
         """Returns [job] the seconds after which a step has not come, unless a regular pause is due."""

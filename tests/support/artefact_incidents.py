@@ -212,6 +212,16 @@ def nanogpt_log() -> str:
     return "\n".join([*rows, ""])
 
 
+def step_log() -> str:
+    rows = (
+        f"[rank0]:[titan] {_milli(end).replace('.', ',')} - root - INFO - step: {number:2}  loss:  2.5000  "
+        f"grad_norm:  0.8319  memory: 49.66GiB(52.28%)  tps: {round(11716 / length):,}  tflops: {679 / length:.2f}  "
+        f"mfu: {68 / length:.2f}%"
+        for number, end, length in steps()
+    )
+    return "\n".join([*rows, ""])
+
+
 def tqdm_log() -> str:
     """Returns the bar of the Trainer of Hugging Face, on which single steps take ten times as long as here."""
     rows = (
@@ -285,6 +295,7 @@ INCIDENTS = {
     "nvidia-smi-dmon": ("n0.txt", nvidia_smi_dmon),
     "nvidia-smi-table": ("n0.txt", nvidia_smi_table),
     "sglang-log": ("sglang.log", sglang_log),
+    "step-log": ("train.log", step_log),
     "swift-log": ("logging.jsonl", swift_log),
     "tqdm-log": ("train.log", tqdm_log),
     "vllm-log": ("vllm-2026-11-22.log", vllm_log),

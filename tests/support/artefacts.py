@@ -214,6 +214,34 @@ Map: 100%|##########| 50000/50000 [02:21<00:00, 354.16 examples/s]
 )
 """Of the Trainer of Hugging Face: a step takes 2 s."""
 
+TORCHTITAN = """\
+[rank0]:[titan] 2026-11-22 10:00:00,000 - root - INFO - Training starts at step 1
+[rank0]:[titan] 2026-11-22 10:00:11,000 - root - INFO - \x1b[31mstep:  1  \x1b[32mloss:  8.1309  \x1b[38;2;180;60;0m\
+grad_norm:  1.5020  \x1b[36mmemory:  1.41GiB(1.79%)  \x1b[34mtps: 1,745  \x1b[36mtflops: 0.12  \x1b[35mmfu: 0.01%\
+\x1b[39m
+""" + "".join(
+    f"[rank0]:[titan] 2026-11-22 10:{at} - root - INFO - {what} {step}  loss:  6.2250  memory:  1.41GiB(1.79%)  "
+    f"tps: {rate}"
+    f"{'' if what[0] == 'v' else '  tflops: 18.36  mfu: 1.86%'}\n"
+    for at, what, step, rate in (
+        ("00:20,000", "step:", 10, "7,282"),
+        ("00:30,000", "step:", 20, "7,282"),
+        ("01:00,000", "validate step:", 20, "9,100"),
+        ("01:10,000", "step:", 30, "7,282"),
+        ("01:20,500", "step:", 40, "6,935"),
+    )
+)
+"""A step takes a second; a validation 30 s."""
+
+STEP_LINES = (
+    "Epoch: [0][0/9] Time 1.0 (1.000)",
+    "Epoch: [0][5/9] Time 1.0 (1.200)",
+    "Epoch: [1]  [3/9]  eta: 0:01:00  lr: 0.1  time: 0.5000  data: 0.1",
+    "completed step: 4, seconds: 0.000, loss: 1",
+    "completed step: 9, seconds: 1.500, loss: 1",
+    *TORCHTITAN.splitlines()[1:4],
+)
+
 ARTEFACTS = {
     "megatron-log": MEGATRON,
     "nemo-log": NEMO,
@@ -222,6 +250,7 @@ ARTEFACTS = {
     "llamafactory-log": LLAMAFACTORY,
     "swift-log": SWIFT,
     "nanogpt-log": NANOGPT,
+    "step-log": TORCHTITAN,
     "tqdm-log": TQDM,
     "nvidia-smi": NVIDIA_SMI,
     "nvidia-smi-dmon": NVIDIA_SMI_DMON,

@@ -9,6 +9,7 @@ from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.locality import LocalityIndex
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
+from skewscope.engine.symptoms.progress import EVALUATION_SIGNAL
 from skewscope.engine.symptoms.roles import judged_signals
 from skewscope.engine.symptoms.tracker import SymptomTracker
 from skewscope.kb.loader import catalogue
@@ -45,7 +46,9 @@ class SymptomWorld:
         self.topology = fleet or topology(size)
         self.table = SeriesTable()
         signals = KNOWN.signals
-        self.state = SeriesState(signals, EntityIndex(self.topology), set(judged_signals(signals)), 1.0)
+        self.state = SeriesState(
+            signals, EntityIndex(self.topology), {*judged_signals(signals), EVALUATION_SIGNAL}, 1.0
+        )
         self.tracker = SymptomTracker(self.state, KNOWN, LocalityIndex(self.topology))
         self.start = self.t = START
 

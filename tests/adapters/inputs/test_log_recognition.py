@@ -21,6 +21,7 @@ LINES = {
     "tqdm-log": b"".join(
         b" %d%%|#  | %d/100 [%02d:%02d<09:00, 30.00s/it, loss=1.2]\r" % (n, n, n // 2, n % 2 * 30) for n in range(9)
     ),
+    "step-log": b"completed step: 9, seconds: 1.341, TFLOP/s/device: 257.929, loss: 0.000\n",
     "nanogpt-log": b"step:100/5100 train_loss:3.5 train_time:12345ms step_avg:123.45ms\n",
 }
 

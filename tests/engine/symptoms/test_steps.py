@@ -171,3 +171,37 @@ def false_shifts(draw, count=2000, length=200):
 def test_healthy_series_keep_their_rate_of_false_alarms(draw):
     # One in 8,500 values for a single series without a least size; here 400,000 values.
     assert false_shifts(draw) <= 400_000 / 8500
+
+
+EVALUATION = ("step.evaluation", "group", "A")
+
+
+@pytest.mark.parametrize("every", [1, 30])
+@pytest.mark.parametrize("late", [0, 6])
+def test_a_job_that_evaluates_has_not_stopped(every, late):
+    world = job_that_ends(after=30, seconds=late, also=lambda n: {OTHER: 300.0 + n % 3})
+    for n in range(120):
+        world.tick({OTHER: 300.0 + n % 3} | ({EVALUATION: 1.0} if n % every == 0 else {}))
+    world.tick({EVALUATION: 0.0, OTHER: 300.0})
+    for n in range(40):
+        world.tick({STEP: 0.1 + 0.001 * (n % 5), OTHER: 300.0 + n % 3})
+    assert not world.incidents()
+
+
+def test_a_job_that_does_not_train_again_after_an_evaluation_has_stopped():
+    world = job_that_ends(after=30, seconds=1, also=lambda n: {OTHER: 300.0 + n % 3})
+    for n in range(100):
+        world.tick({OTHER: 300.0 + n % 3} | ({EVALUATION: float(n < 60)} if n < 61 else {}))
+    (incident,) = world.incidents()
+    assert incident.condition == "stopped-progress"
+    assert world.t - 40 < incident.opened_at <= world.t - 25
+
+
+def test_an_evaluation_that_shows_nothing_any_more_explains_no_pause():
+    world = job_that_ends(after=30, seconds=1, also=lambda n: {OTHER: 300.0 + n % 3})
+    world.tick({EVALUATION: 1.0})
+    begin = world.t
+    for n in range(700):
+        world.tick({OTHER: 300.0 + n % 3})
+    (incident,) = world.incidents()
+    assert 600 <= incident.opened_at - begin <= 620

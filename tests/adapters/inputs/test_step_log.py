@@ -1,0 +1,196 @@
+"""Logs of trainers with a line for each step: every form of line, evaluations, several processes and new begins."""
+
+import io
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewscope.adapters.inputs import step_log
+from skewscope.kb.problems import InputError
+from tests.support.artefacts import STEP_LINES, TORCHTITAN
+
+BEGIN = 1795341600.0
+"""2026-11-22 10:00:00 UTC."""
+DURATION, EVALUATION = "skewscope_step_duration", "skewscope_step_evaluation"
+
+
+def read(text, metric=DURATION, name="out/train.log", **labels):
+    """Returns (time, value) of each sample of a metric, by group."""
+    series = step_log.read_series(io.BytesIO(text.encode()), name, labels)
+    return {
+        dict(one.labels)["group"]: list(zip(one.times.tolist(), one.values.tolist(), strict=True))
+        for one in series
+        if one.metric == metric
+    }
+
+
+def values(text):
+    """Returns the step times of a log of one run."""
+    (found,) = read(text).values()
+    return [value for _, value in found]
+
+
+LINES = {
+    "MaxText": ("completed step: {n}, seconds: {s:.3f}, TFLOP/s/device: 134.924, loss: 10.374", 1),
+    "verl": (
+        "(TaskRunner pid=7) step:{n} - actor/lr:0.000 - timing_s/gen:9.5 - timing_s/step:{s:.9f} - perf/mfu:0.3",
+        1,
+    ),
+    "Lingua": (
+        "step: {n}  acc: 0  loss:  2.5  grad: 1.1e-01  wps: 3.1e+04  iter:  {s:.4f}  data: 0.001  lr: 1e-03",
+        10,
+    ),
+    "nanotron": (
+        "[default0]:[INFO|DP=0]: iteration: {n} / 999 | elapsed_time_per_iteration_ms: {s:.2f}K |",
+        1,
+    ),
+    "OpenMMLab": ("Epoch [1][{n}/7517]\tlr: 0.00125, eta: 4:44:04, time: {s:.3f}, data_time: 0.031, loss: 0.46", 50),
+    "OpenMMLab by steps": ("Iter(train) [ {n}/9000]  lr: 1e-03  eta: 2:00:00  time: {s:.4f}  data_time: 0.01", 10),
+    "OpenMMLab of now": ("Epoch(train)   [9][{n}/7517]  lr: 1e-03  eta: 2:00:00  time: {s:.4f}  data_time: 0.01", 10),
+    "detectron2": ("eta: 0:10:39  iter: {n}  total_loss: 2.0    time: 0.4281  last_time: {s:.4f}  data_time: 0.01", 20),
+}
+
+
+@pytest.mark.parametrize("form", LINES)
+def test_the_time_of_a_step_is_read_as_each_trainer_writes_it(form):
+    line, every = LINES[form]
+    text = "".join(f"{line.format(n=every * n, s=s)}\n" for n, s in ((1, 9.0), (2, 1.25), (3, 1.5), (3, 1.5), (4, 1.0)))
+    assert step_log.recognise(text.encode(), "x")
+    (found,) = read(text).values()
+    assert [value for _, value in found] == pytest.approx([1.25, 1.5, 1.0])
+    # Times begin at 0 s, with the steps in between.
+    assert found[-1][0] - found[0][0] == pytest.approx(every * 2.5)
+
+
+def test_the_steps_of_torchtitan_are_those_between_its_dates_without_a_validation():
+    assert read(TORCHTITAN) == {
+        "train": [(BEGIN + 20, 1.0), (BEGIN + 30, 1.0), (BEGIN + 70, 1.0), (BEGIN + 80.5, 1.05)]
+    }
+    assert read(TORCHTITAN, EVALUATION) == {"train": [(BEGIN + 30, 1.0), (BEGIN + 60, 0.0)]}
+
+
+def meters(every, means, epoch=0, length=400, first=0):
+    return "".join(
+        f"Epoch: [{epoch}][{first + every * n:3}/{length}]\tTime  0.999 ({mean:6.3f})\tData 0.1 (0.2)\n"
+        for n, mean in enumerate(means)
+    )
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_means_since_an_epoch_began_the_steps_between_lines_are_taken_apart(first):
+    # A first step of 30 s, then one second each, from the 31st on two.
+    done = [1, 11, 21, 31, 41]
+    total = [30, 40, 50, 60, 80]
+    text = meters(10, [t / d for t, d in zip(total, done, strict=True)], first=first)
+    assert values(text) == pytest.approx([1.0, 1.0, 1.0, 2.0], rel=0.02)
+
+
+def test_a_sample_is_as_long_as_the_digits_of_the_mean_need():
+    text = meters(10, [0.1] * 40)
+    (found,) = read(text).values()
+    # The error grows with the number of steps, and so does the time between samples.
+    steps = [0, *(round(time / 0.1) for time, _ in found)]
+    assert all(b - a >= 10 * 0.001 * b / 0.1 for a, b in itertools.pairwise(steps[1:]))
+    assert len(found) > 15
+
+
+def test_each_epoch_begins_anew_and_its_first_line_is_no_sample():
+    text = meters(10, [5.0, 5.0 / 11 + 10 / 11, 1.0]) + meters(10, [6.0, 6.0 / 11 + 20 / 11], epoch=1)
+    assert values(text)[0::2] == pytest.approx([1.0, 2.0], rel=0.01)
+
+
+def test_timm_and_swin_write_means_as_well():
+    for line in (
+        "Train: 0 [{:4}/1251 (  1%)]  Loss:  6.9 (6.9)  Time: 0.412s,  248.4/s  ({:.3f}s,  204.0/s)  LR: 1e-06",
+        "[swin] (main.py 170): INFO Train: [0/300][{}/1251]\teta 3:02:11 lr 0.01\ttime 0.4 ({:.4f})\tloss 6.9 (6.9)",
+    ):
+        text = "".join(f"{line.format(n, mean)}\n" for n, mean in ((0, 4.0), (50, 103 / 51), (100, 203 / 101)))
+        assert values(text) == pytest.approx([1.98, 2.0], rel=0.01)
+
+
+def test_torchvision_writes_the_mean_of_the_last_twenty_steps():
+    # The first step takes 21 s, the others one each.
+    rows = ((0, 21.0), (10, 31 / 11), (20, 1.0), (30, 1.5))
+    text = "".join(
+        f"Epoch: [0]  [ {n}/999]  eta: 0:01:00  lr: 0.1  time: {s:.4f}  data: 0.1  max mem: 9\n" for n, s in rows
+    )
+    assert values(text) == pytest.approx([1.0, 1.0, 1.5], rel=1e-3)
+
+
+def test_evaluations_are_no_steps_and_said_where_lines_are_dated():
+    def at(second):
+        return f"2026-11-22 10:00:{second:02},000 "
+
+    text = "".join(
+        (
+            *(f"{at(n)}Epoch: [0][{n}/9] Time 1.0 (1.000)\n" for n in range(4)),
+            f"{at(20)}Test: [0/99] Time 15.0 (15.0)\n",
+            f"{at(25)}Val Epoch: [0][10/99] Time 0.5 (2.0)\n",
+            f"{at(40)}Epoch: [1][0/9] Time 1.0 (1.000)\n",
+            f"{at(41)}Epoch: [1][1/9] Time 1.0 (1.000)\n",
+        )
+    )
+    (found,) = read(text).values()
+    assert [time - BEGIN for time, _ in found] == [1, 2, 3, 41]
+    assert [(time - BEGIN, value) for time, value in read(text, EVALUATION)["train"]] == [
+        (3, 1),
+        (20, 1),
+        (25, 1),
+        (40, 0),
+    ]
+
+
+def test_a_step_that_contains_a_test_is_no_sample():
+    line = "step:{} - timing_s/step:{} - {}timing_s/gen:1\n"
+    text = "".join(
+        line.format(n, s, "timing_s/testing:50 - " if n == 3 else "") for n, s in ((1, 9), (2, 2), (3, 55), (4, 2))
+    )
+    assert values(text) == [2, 2]
+
+
+def test_of_several_processes_one_is_read():
+    text = "".join(
+        f"[rank{rank}]:2026-11-22 10:00:{10 * n + rank:02},000 - root - INFO - step: {n}  loss: 1.0  tps: 7,000\n"
+        for n in range(1, 5)
+        for rank in (1, 0, 2)
+    )
+    assert [value for _, value in read(text)["train"]] == [10, 10, 10]
+
+
+def test_lines_that_come_late_are_left_out_and_a_job_that_goes_back_is_followed():
+    line = "completed step: {}, seconds: {}.5, loss: 1\n"
+    late = "".join(line.format(n, n) for n in (10, 11, 12, 11, 13, 12, 14))
+    assert [value for _, value in read(late)["train"]] == [11.5, 12.5, 13.5, 14.5]
+    back = late + "".join(line.format(n, 1) for n in (11, 12, 13, 14))
+    assert [value for _, value in read(back)["train"]][4:] == [1.5, 1.5]
+
+
+def test_a_job_that_begins_where_the_first_one_did_is_another_run():
+    line = "completed step: {}, seconds: {}.5, loss: 1\n"
+    text = "".join(line.format(n, s) for s in (1, 4) for n in range(6))
+    found = read(text)
+    assert list(found) == ["train", "train.2"]
+    assert {value for _, value in found["train"]} == {1.5}
+    assert {value for _, value in found["train.2"]} == {4.5}
+
+
+def test_one_file_is_read_by_the_form_of_its_first_line():
+    other = "Epoch: [0]  [ 1/999]  eta: 0:01:00  time: 9.0  data: 0.1\n"
+    text = "".join(f"completed step: {n}, seconds: 1.5, loss: 1\n{other}" for n in range(4))
+    assert {value for _, value in read(text)["train"]} == {1.5}
+
+
+def test_a_log_without_two_steps_is_refused_with_an_example():
+    with pytest.raises(InputError, match=r"train\.log:1: found no step in 1 lines, expected lines such as `step: 10"):
+        read("completed step: 1, seconds: 1.5, loss: 1\n")
+
+
+@given(st.lists(st.sampled_from([*STEP_LINES, "Test: [1/9]", "validate step: 3  loss: 1", "", "é\x00"]), max_size=40))
+def test_any_order_of_lines_is_read_or_refused(lines):
+    try:
+        found = read("\n".join(lines))
+    except InputError:
+        return
+    assert all(value > 0 for samples in found.values() for _, value in samples)
