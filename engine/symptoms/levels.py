@@ -229,7 +229,10 @@ class LevelShifts:
         begun: Mask = enough & np.isnan(self.high[at])
         at, past, usual = at[enough], past[:, enough], usual[enough]
         middle, most = _quantile(past, usual, 0.5), _quantile(past, usual, 1.0)
-        self.median[at], self.high[at] = middle, np.fmax(FEW_TIMES * most, most + 2 * (most - middle))
+        owner = self.limits.owners(at)
+        matters = middle + np.maximum(self.limits.floor[owner], self.limits.least[owner] * np.abs(middle))
+        self.median[at] = middle
+        self.high[at] = np.fmax(np.fmax(FEW_TIMES * most, most + 2 * (most - middle)), matters)
         return begun
 
     def _count_newest(self, at: Index, value: F64, time: F64) -> None:

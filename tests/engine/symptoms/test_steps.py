@@ -138,6 +138,15 @@ def test_of_few_steps_only_those_well_above_all_of_them_are_slow(healthy, factor
     assert ("slow-steps" in job_of_few_steps(healthy, factor)) is told
 
 
+@pytest.mark.parametrize("healthy", [6, 9, 30])
+def test_what_is_too_small_to_matter_is_no_shift_of_few_values_either(healthy):
+    # Half a second matters; eight milliseconds do not.
+    world = SymptomWorld()
+    for n in range(healthy + 10):
+        world.tick({("wire.common_pause", "group", "A"): 0.012 + 0.0001 * (n % 3) + (0.008 if n >= healthy else 0.0)})
+    assert not world.incidents()
+
+
 @pytest.mark.parametrize("start", [(), (20.0,), (20.0, 4.0)])
 @pytest.mark.parametrize(("usual", "factor"), [(0.4, 3.0), (0.4, 1.5), (0.9, 1.5), (20.0, 1.5)])
 def test_seven_slow_steps_after_seven_of_a_new_job_are_told(usual, factor, start):
