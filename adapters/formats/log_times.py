@@ -13,6 +13,10 @@ STAMP = re.compile(
     r"(?<!\d)(?P<year>(?:19|20)\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)"
     r"(?:[.,](?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
 )
+US_STAMP = re.compile(
+    r"(?<![\d/])(?P<month>\d\d)/(?P<day>\d\d)/(?P<year>20\d\d) (?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
+    r"(?P<zone>Z|[+-]\d\d:?\d\d)?"
+)
 SHORT_STAMP = re.compile(r"(?<![\d/-])(?P<month>\d\d)[-/](?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)")
 DATED_NAME = re.compile(r"(?<!\d)(?P<year>20\d\d)[-_]?(?:0[1-9]|1[0-2])[-_]?[0-3]\d")
 OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)")
@@ -50,7 +54,7 @@ def find_stamp(text: str, offset: float = 0.0) -> float | None:
         text: a line, or a part of it.
         offset: seconds that the clock is ahead of UTC, where the stamp itself does not say.
     """
-    match = STAMP.search(text, 0, MAX_STAMP_COLUMN)
+    match = STAMP.search(text, 0, MAX_STAMP_COLUMN) or US_STAMP.search(text, 0, MAX_STAMP_COLUMN)
     if match is None:
         return None
     seconds = _date_seconds(int(match["year"]), match)

@@ -25,6 +25,11 @@ RELATIVE = "the log has no times: they begin at 0 s and grow by the time of each
 PARTLY = "some steps have no time: theirs is that of the step before, and the time they took"
 MAX_SPREAD = 2.0
 """Times as long as steps took, in which they are spread over what passed; more is a pause after them (judgement)."""
+SOON_S = 1e-3
+"""Seconds after a step at which an evaluation may begin."""
+EVERY_S = 300.0
+"""Seconds between two samples of an evaluation whose lines are further apart; so many of them at most."""
+MAX_FILLED = 300
 MAX_RUNS = 64
 """Runs of one log that are judged apart: each one is a group, of which a topology has some thousands."""
 
@@ -57,6 +62,8 @@ class StepReader:
     """Time of the last step that a stamp gave its time, if steps without one have followed it."""
     _runs: int = 1
     """Runs of the job so far."""
+    _evaluated_at: float = 0.0
+    """Time of the newest line of an evaluation, seconds since 1970."""
     _evaluates: bool = False
     """Whether the newest line with a time was of an evaluation."""
 
@@ -70,7 +77,7 @@ class StepReader:
         """
         self._runs = min(self._runs + 1, MAX_RUNS)
         # No name that is made of a file's has a point.
-        self.group, self.step = f"{self._job}.{self._runs}", None
+        self.group, self.step, self._evaluates = f"{self._job}.{self._runs}", None, False
 
     def add_step(self, line: LogLine, step: int, seconds: float, samples: float | None = None) -> None:
         """Adds a step, unless its number is that of the step before: progress bars show each several times.
@@ -95,12 +102,18 @@ class StepReader:
 
     def note_evaluation(self, line: LogLine, *, is_last: bool = False) -> None:
         """Says that the job evaluates at a line with a time, the last one or not, and has done so since its step."""
-        if line.time is None or self.step is None:
+        if line.time is None or self.step is None or self._guessed_since is not None:
             return
+        begin = self.time + SOON_S
         if not self._evaluates:
-            self.collector.add(EVALUATION, {"group": self.group}, min(self.time, line.time), 1.0, line.number)
-        if not is_last:
-            self.collector.add(EVALUATION, {"group": self.group}, line.time, 1.0, line.number)
+            self._add(EVALUATION, 1.0, line, begin)
+        # Some programs say nothing before the end of an evaluation.
+        since = max(self._evaluated_at, begin) if self._evaluates else begin
+        for n in range(1, min(int((line.time - since) / EVERY_S) + 1, MAX_FILLED)):
+            self._add(EVALUATION, 1.0, line, since + n * EVERY_S)
+        self._evaluated_at = max(line.time, begin)
+        if not is_last and line.time > begin:
+            self._add(EVALUATION, 1.0, line, line.time)
         self._evaluates = True
 
     def skip_steps(self, line: LogLine, step: int, seconds: float) -> None:
@@ -140,14 +153,12 @@ class StepReader:
             self.collector.note = PARTLY if self._has_stamps else RELATIVE
         return self.collector.series()
 
-    def _add(self, metric: str, value: float, line: LogLine) -> None:
-        self.collector.add(metric, {"group": self.group}, self.time, value, line.number)
+    def _add(self, metric: str, value: float, line: LogLine, time: float | None = None) -> None:
+        """Adds a sample of the job, at the time of the newest step if at no other."""
+        self.collector.add(metric, {"group": self.group}, self.time if time is None else time, value, line.number)
 
     def _advance(self, line: LogLine, seconds: float) -> None:
         """Moves to the time of a step that took so many seconds."""
-        if self._evaluates and line.time is not None:
-            self.collector.add(EVALUATION, {"group": self.group}, line.time, 0.0, line.number)
-            self._evaluates = False
         stamp = self.stamp if line.time is None else line.time
         self.stamp = None
         if stamp is not None and (stamp > self.time or not self._has_stamps):
@@ -157,6 +168,9 @@ class StepReader:
             if self._has_stamps and self._guessed_since is None:
                 self._guessed_since = self.time
             self.time, self._has_guesses = self.time + seconds, True
+        if self._evaluates:
+            self._add(EVALUATION, 0.0, line, self.time)
+            self._evaluates = False
 
     def _spread_guesses(self, until: float) -> None:
         """Spreads the steps whose times were guessed over the time until the next one began, in seconds."""
@@ -176,7 +190,11 @@ class LogParser(Protocol):
 
 
 def read_steps(
-    file: BinaryIO, name: str, labels: Mapping[str, str], parser: LogParser, example: str
+    file: BinaryIO,
+    name: str,
+    labels: Mapping[str, str],
+    parser: LogParser,
+    example: str,
 ) -> list[LabelledSeries]:
     """Returns the series of a training log.
 

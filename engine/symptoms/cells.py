@@ -293,6 +293,14 @@ class JudgedCells:
         rows = self.state.rows_of(signal).series
         return int(rows[0, number]) if number >= 0 and rows.size else -1
 
+    def all_series_of(self, signal: str, place: str) -> list[int]:
+        """Returns the series of a signal at a place, one of each selector."""
+        if signal not in self.state.rows:
+            return []
+        number = self.state.entities.numbers.get(self.state.kinds[signal], {}).get(place, -1)
+        found = self.state.rows_of(signal).series[:, number].tolist() if number >= 0 else ()
+        return [int(one) for one in found if one >= 0]
+
     def load_series(self, cell: int) -> int:
         """Returns the series that shows whether requests are being served where a cell is; -1 where none does."""
         group = self.serving_group(cell)

@@ -33,6 +33,8 @@ EVALUATION_SIGNAL = "step.evaluation"
 """Says that a group takes no steps because it evaluates..."""
 MAX_EVALUATION_S = 600.0
 """...which counts for so many seconds after its newest sample (judgement): evaluations hang as well."""
+ALONE_S = 600.0
+"""A job is alone from which alone something came in so many seconds before its newest step, and since (judgement)."""
 STEP_SYMPTOM = "stopped-progress"
 MISSED_STEPS = 5.0
 """A step that has not come for so many of its usual intervals..."""
@@ -143,10 +145,10 @@ class StepStops:
         self._parts: dict[int, Index] = {}
         self._beside: dict[int, Index] = {}
         """Other cells on the nodes of a job, by job, of those that were asked for."""
-        self._last, self._usual, self._longest, self._value = (np.empty(0) for _ in range(4))
-        """[job] s; `_last` is NaN while a job evaluates."""
-        self._evaluation: Index = np.empty(0, np.intp)
-        """[job] the series that says whether it evaluates, or -1."""
+        self._last, self._usual, self._longest, self._value, self._step_time = (np.empty(0) for _ in range(5))
+        """[job] s; `_step_time` is that of the newest sample itself."""
+        self._evaluation: Index = np.empty((0, 2), np.intp)
+        """(job, series) of each series that says whether a job evaluates."""
         self._evaluations = -1
         """Version of the series of which those are."""
         self.pauses = RegularPauses()
@@ -168,7 +170,7 @@ class StepStops:
         self._parts = {n: np.flatnonzero(is_part & (self._job == n)) for n in range(len(at))}
         self._count = np.concatenate((self._count, np.zeros(more, np.intp)))
         self._longest = np.concatenate((self._longest, np.zeros(more)))
-        for name in ("_last", "_usual", "_value"):
+        for name in ("_last", "_usual", "_value", "_step_time"):
             setattr(self, name, np.concatenate((getattr(self, name), np.full(more, np.nan))))
         self.stopped = np.concatenate((self.stopped, np.zeros(more, bool)))
         self.pauses.grow(len(at))
@@ -177,54 +179,71 @@ class StepStops:
         """Takes in the samples of the tick that ends at `t` seconds; returns whether a job stopped or goes on."""
         if not len(self.at):
             return False
-        evaluated = self._note_evaluations(t)
+        evaluated, evaluates = self._find_evaluations()
         before, place = self.stopped, self._place[new.cells]
         at = place[place >= 0]
         self._value[at] = new.value[place >= 0]
         interval, usual = t - self._last[at], self._usual[at]
-        goes = ~before[at] & ~np.isnan(interval)
-        paused = (self._count[at] > MIN_INTERVALS) & (interval >= self._patience()[at])
+        # What passed around an evaluation is no interval between steps.
+        is_apart = evaluated[at] > self._step_time[at]
+        self._step_time[at] = new.time[place >= 0]
+        goes = ~before[at] & ~is_apart
+        paused = (self._count[at] > MIN_INTERVALS) & (interval >= self._patience()[at]) & ~is_apart
         self.pauses.add(at[paused], self._last[at[paused]], interval[paused])
         learned = usual + (np.minimum(interval, 4 * usual) - usual) / MIN_INTERVALS
         self._usual[at] = np.where(goes, np.where(np.isnan(usual), interval, learned), usual)
         faded = self._longest[at] * np.exp(-nan_to_zero(interval) / LONGEST_MEMORY_S)
         self._longest[at] = np.where(goes, np.fmax(faded, interval), faded)
-        self._count[at], self._last[at] = self._count[at] + 1, t
-        due = self._last + np.fmax(self._patience(), self.pauses.allowance(self._last))
-        due = np.where(self._count > MIN_INTERVALS, due, np.inf)
+        self._count[at], self._last[at] = self._count[at] + ~is_apart, t
+        patience = np.fmax(self._patience(), self.pauses.allowance(self._last))
+        evaluates &= evaluated > self._step_time
+        patience = np.where(evaluates, np.fmax(patience, MAX_EVALUATION_S), patience)
+        is_known = (self._count > MIN_INTERVALS) & ~np.isnan(self._usual)
+        due = np.full(len(self.at), np.inf)
+        due[is_known] = np.fmax(self._last, evaluated)[is_known] + patience[is_known]
         self.stopped = due <= t
         for n in np.flatnonzero(self.stopped).tolist():
-            # Where nothing comes any more from the nodes of a job, it has ended or its telemetry is lost, unless it is
-            # this job alone that is seen; and members that go on do not wait for one another.
-            parts, is_alone = self.cells.time[self._parts[n]], bool((self._job == n).all())
-            goes_on = (parts > self._last[n] + 2 * self._usual[n]).any()
-            beside = self.cells.time[self._cells_beside(n)]
-            self.stopped[n] = not goes_on and (is_alone or (beside > self._last[n]).any())
-        self.next_stop = min(float(due[due > t].min(initial=np.inf)), evaluated)
+            self.stopped[n] = not self._goes_on_or_is_unseen(n)
+        self.next_stop = float(due[due > t].min(initial=np.inf))
         return bool((self.stopped != before).any())
 
-    def _note_evaluations(self, t: float) -> float:
-        """Passes over what jobs take to evaluate; returns when the first evaluation no longer counts, s."""
-        state = self.cells.state
-        if EVALUATION_SIGNAL not in state.rows:
-            return np.inf
-        if (version := state.rows[EVALUATION_SIGNAL].version) != self._evaluations:
-            names = (self.cells.places[n].name for n in self.at.tolist())
-            found = [self.cells.series_of(EVALUATION_SIGNAL, name) for name in names]
-            self._evaluation, self._evaluations = np.array(found, np.intp), version
-        at = np.flatnonzero(self._evaluation >= 0)
-        series = self._evaluation[at]
-        time = state.times[series]
-        evaluates = (state.latest[series] > 0) & (time >= t - MAX_EVALUATION_S)
-        over = ~evaluates & np.isnan(self._last[at]) & (self._count[at] > 0)
-        self._last[at[over]] = time[over]
-        self._last[at[evaluates]] = np.nan
-        return float(time[evaluates].min(initial=np.inf)) + MAX_EVALUATION_S
+    def _goes_on_or_is_unseen(self, n: int) -> bool:
+        """Returns whether a job whose step does not come has not stopped for all that.
+
+        Where nothing comes any more from its nodes, it has ended or its telemetry is lost, unless it is this job alone
+        that is seen; and members that go on do not wait for one another.
+        """
+        time, last = self.cells.time, self._last[n]
+        with np.errstate(invalid="ignore"):
+            goes_on = (time[self._parts[n]] > last + 2 * self._usual[n]).any()
+            is_alone = (self._job[time >= last - ALONE_S] == n).all()
+            return bool(goes_on or not (is_alone or (time[self._cells_beside(n)] > last).any()))
+
+    def _find_evaluations(self) -> tuple[F64, Mask]:
+        """Returns ([job] when each last said whether it evaluates, -inf for never, s; [job] whether it does)."""
+        state, size = self.cells.state, len(self.at)
+        time, evaluates = np.full(size, -np.inf), np.zeros(size, bool)
+        rows = state.rows.get(EVALUATION_SIGNAL)
+        if rows is None:
+            return time, evaluates
+        if rows.version != self._evaluations:
+            self._evaluations = rows.version
+            pairs = [
+                (n, series)
+                for n, cell in enumerate(self.at.tolist())
+                for series in self.cells.all_series_of(EVALUATION_SIGNAL, self.cells.places[cell].name)
+            ]
+            self._evaluation = np.array(pairs, np.intp).reshape(-1, 2)
+        jobs, series = self._evaluation.T
+        np.fmax.at(time, jobs, state.times[series])
+        np.logical_or.at(evaluates, jobs, (state.latest[series] > 0) & (state.times[series] >= time[jobs]))
+        return time, evaluates
 
     def _patience(self) -> F64:
         """Returns [job] the seconds after which a step has not come, unless a regular pause is due."""
         limit = np.maximum(MISSED_STEPS * self._usual, MIN_MISSED_S)
-        return np.fmax(limit, LONGEST_TIMES * self._longest)
+        found = np.fmax(limit, LONGEST_TIMES * self._longest)
+        return np.where(np.isnan(self._usual), np.inf, found)
 
     def _cells_beside(self, n: int) -> Index:
         """Returns the cells of others on the nodes of a job."""

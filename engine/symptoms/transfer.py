@@ -24,7 +24,7 @@ REPEATS = ("found", "_was_late")
 SETS = ("_worst_run", "_floors", "_level", "_level_since")
 PARTS: Mapping[str, tuple[str, ...]] = {
     "progress": ("_changes", "_last_change", "_stopped"),
-    "steps": ("_count", "_last", "_usual", "_longest", "_value", "stopped"),
+    "steps": ("_count", "_last", "_usual", "_longest", "_value", "_step_time", "stopped"),
     "errors": ("_first", "_time", "_score", "_usual", "_since", "_rate", "_is_burst"),
     "states": ("_was_good", "_bad_count", "_since", "_value"),
     "stalls": STALLS,

@@ -216,7 +216,7 @@ Map: 100%|##########| 50000/50000 [02:21<00:00, 354.16 examples/s]
 
 TORCHTITAN = """\
 [rank0]:[titan] 2026-11-22 10:00:00,000 - root - INFO - Training starts at step 1
-[rank0]:[titan] 2026-11-22 10:00:11,000 - root - INFO - \x1b[31mstep:  1  \x1b[32mloss:  8.1309  \x1b[38;2;180;60;0m\
+[rank0]:[titan] 2026-11-22 10:00:11,250 - root - INFO - \x1b[31mstep:  1  \x1b[32mloss:  8.1309  \x1b[38;2;180;60;0m\
 grad_norm:  1.5020  \x1b[36mmemory:  1.41GiB(1.79%)  \x1b[34mtps: 1,745  \x1b[36mtflops: 0.12  \x1b[35mmfu: 0.01%\
 \x1b[39m
 """ + "".join(
@@ -224,11 +224,11 @@ grad_norm:  1.5020  \x1b[36mmemory:  1.41GiB(1.79%)  \x1b[34mtps: 1,745  \x1b[36
     f"tps: {rate}"
     f"{'' if what[0] == 'v' else '  tflops: 18.36  mfu: 1.86%'}\n"
     for at, what, step, rate in (
-        ("00:20,000", "step:", 10, "7,282"),
-        ("00:30,000", "step:", 20, "7,282"),
-        ("01:00,000", "validate step:", 20, "9,100"),
-        ("01:10,000", "step:", 30, "7,282"),
-        ("01:20,500", "step:", 40, "6,935"),
+        ("00:20,250", "step:", 10, "7,282"),
+        ("00:30,250", "step:", 20, "7,282"),
+        ("01:00,250", "validate step:", 20, "9,100"),
+        ("01:10,250", "step:", 30, "7,282"),
+        ("01:20,750", "step:", 40, "6,935"),
     )
 )
 """A step takes a second; a validation 30 s."""

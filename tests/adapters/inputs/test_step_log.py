@@ -66,9 +66,9 @@ def test_the_time_of_a_step_is_read_as_each_trainer_writes_it(form):
 
 def test_the_steps_of_torchtitan_are_those_between_its_dates_without_a_validation():
     assert read(TORCHTITAN) == {
-        "train": [(BEGIN + 20, 1.0), (BEGIN + 30, 1.0), (BEGIN + 70, 1.0), (BEGIN + 80.5, 1.05)]
+        "train": [(BEGIN + 20.25, 1.0), (BEGIN + 30.25, 1.0), (BEGIN + 70.25, 1.0), (BEGIN + 80.75, 1.05)]
     }
-    assert read(TORCHTITAN, EVALUATION) == {"train": [(BEGIN + 30, 1.0), (BEGIN + 60, 0.0)]}
+    assert read(TORCHTITAN, EVALUATION) == {"train": [(BEGIN + 30.251, 1.0), (BEGIN + 60.25, 0.0)]}
 
 
 def meters(every, means, epoch=0, length=400, first=0):
@@ -121,7 +121,7 @@ def test_torchvision_writes_the_mean_of_the_last_twenty_steps():
 
 def test_evaluations_are_no_steps_and_said_where_lines_are_dated():
     def at(second):
-        return f"2026-11-22 10:00:{second:02},000 "
+        return f"2026-11-22 10:00:{second:02},500 "
 
     text = "".join(
         (
@@ -133,12 +133,12 @@ def test_evaluations_are_no_steps_and_said_where_lines_are_dated():
         )
     )
     (found,) = read(text).values()
-    assert [time - BEGIN for time, _ in found] == [1, 2, 3, 41]
+    assert [time - BEGIN for time, _ in found] == [1.5, 2.5, 3.5, 41.5]
     assert [(time - BEGIN, value) for time, value in read(text, EVALUATION)["train"]] == [
-        (3, 1),
-        (20, 1),
-        (25, 1),
-        (40, 0),
+        (pytest.approx(3.501), 1),
+        (20.5, 1),
+        (25.5, 1),
+        (40.5, 0),
     ]
 
 
@@ -180,6 +180,86 @@ def test_one_file_is_read_by_the_form_of_its_first_line():
     other = "Epoch: [0]  [ 1/999]  eta: 0:01:00  time: 9.0  data: 0.1\n"
     text = "".join(f"completed step: {n}, seconds: 1.5, loss: 1\n{other}" for n in range(4))
     assert {value for _, value in read(text)["train"]} == {1.5}
+
+
+def dated(form, *rows):
+    """Returns lines of (second after the begin, step)."""
+    return "".join(form.format(at=f"{second // 60:02}:{second % 60:02}", n=n) + "\n" for second, n in rows)
+
+
+DATED_FORMS = {
+    "detectron2": "[11/22 10:{at} d2.utils.events]:  eta: 1:00  iter: {n}  loss: 2.0    time: 0.6  data_time: 0.1",
+    "nanotron": "11/22/2026 10:{at} [INFO|host-test-1]: iteration: {n} / 99 | elapsed_time_per_iteration_ms: 1.5K |",
+    "mmengine": "11/22 10:{at} - INFO - Epoch(train) [1][{n}/90]  data_time: 0.1  lr: 1.0  time: 1.5  loss: 0",
+}
+
+
+@pytest.mark.parametrize("form", DATED_FORMS)
+def test_dates_without_a_year_or_with_the_month_first_are_read(form):
+    text = dated(DATED_FORMS[form], (0, 0), (12, 8), (24, 16), (1224, 24))
+    assert step_log.recognise(text.encode(), "x")
+    found = read(text, name="log-2026-11-22.txt")["log-2026-11-22"]
+    assert [time - BEGIN for time, _ in found] == [12, 24, 1224]
+    assert found[0][1] == 1.5
+
+
+def test_of_dates_in_whole_seconds_a_sample_is_at_least_ten_seconds():
+    text = dated(DATED_FORMS["detectron2"], *((3 * n, 2 * n) for n in range(9)))
+    assert read(text, name="log-2026-11-22.txt")["log-2026-11-22"] == [(BEGIN + 12, 1.5), (BEGIN + 24, 1.5)]
+
+
+def test_an_evaluation_of_which_only_the_end_is_printed_began_after_the_step_before_it():
+    form = "2026-11-22 10:{at},000 - mmdet - INFO - Epoch [1][{n}/99]\tlr: 0.1, time: 1.500, data_time: 0.1, loss: 1"
+    text = (
+        dated(form, (0, 10), (15, 20)) + "2026-11-22 10:15:25,000 - mmdet - INFO - Epoch(val) [1][50]\tbbox_mAP: 0.2\n"
+    )
+    found = read(text + dated(form, (940, 30)), EVALUATION)["train"]
+    # Often enough to count all the time.
+    assert [round(time - BEGIN) for time, _ in found] == [15, 315, 615, 915, 925, 940]
+    assert [value for _, value in found] == [1, 1, 1, 1, 1, 0]
+
+
+TITAN = "[rank{r}]:[titan] 2026-11-22 10:{at},250 - root - INFO - {what}step: {n}  loss: 1.0  tps: 7,000"
+
+
+def test_a_validation_that_another_rank_tells_later_moves_nothing_back():
+    rows = [(0, "10:00", "", 20), (0, "10:30", "validate ", 20), (0, "10:31", "", 21), (1, "10:31", "validate ", 20)]
+    text = "".join(f"{TITAN.format(r=r, at=at, what=what, n=n)}\n" for r, at, what, n in [*rows, (0, "10:32", "", 22)])
+    assert values(text) == [1.0, 1.0]
+
+
+def test_a_job_that_goes_back_by_one_line_has_no_long_step():
+    rows = ((0, 90), (10, 100), (1210, 100), (1220, 110))
+    text = dated(TITAN.replace("{r}", "0").replace("{what}", ""), *rows)
+    assert values(text) == [1.0, 1.0]
+
+
+def test_lines_with_earlier_dates_are_of_another_process_and_no_new_begin():
+    form = TITAN.removeprefix("[rank{r}]:").replace("{what}", "")
+    text = dated(form, *((10 * n, 10 * n) for n in range(1, 9))) + dated(form, *((10 * n, 10 * n) for n in range(1, 9)))
+    assert read(text) == {"train": [(BEGIN + 10 * n + 0.25, 1.0) for n in range(2, 9)]}
+
+
+def test_means_without_dates_never_wait_for_long():
+    # With so short steps, the last digit of the mean is a third of a step after ten of them.
+    first = 5.0
+    text = "".join(
+        f"Epoch: [0][{n}/20000] Time 0.030 ({(first + 0.03 * n) / (n + 1):.3f})\n" for n in range(0, 20_000, 10)
+    )
+    (found,) = read(text).values()
+    times = [time for time, _ in found]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    # Nine seconds, or 1.5 times the longest one before, are no stop.
+    assert all(
+        gap <= max(9.0, 1.5 * longest) for gap, longest in zip(gaps[1:], itertools.accumulate(gaps, max), strict=False)
+    )
+    assert times[-1] == pytest.approx(first + 0.03 * 20_000, rel=0.2)
+
+
+def test_a_hostile_line_is_passed_over():
+    for part in ("iter: 1  ", "Epoch: [1][1/2] ", "step:1 - ", "Train: 0 [1/2 (1%)]  Loss: ", "step: 1  loss: "):
+        line = (part * (65_000 // len(part)) + " last_time: data_time: Time timing_s/step: tps:").encode()
+        assert not step_log.recognise(line, "x")
 
 
 def test_a_log_without_two_steps_is_refused_with_an_example():

@@ -214,3 +214,49 @@ def test_an_evaluation_that_shows_nothing_any_more_explains_no_pause():
         world.tick({OTHER: 300.0 + n % 3})
     (incident,) = world.incidents()
     assert 600 <= incident.opened_at - begin <= 620
+
+
+def test_steps_that_come_end_an_evaluation_that_is_never_taken_back():
+    world = job_that_ends(after=30, seconds=1, also=lambda n: {OTHER: 300.0 + n % 3})
+    world.tick({EVALUATION: 1.0, OTHER: 300.0})
+    for n in range(700):
+        world.tick({OTHER: 300.0 + n % 3} | ({STEP: 0.1 + 0.001 * (n % 5)} if n % 3 == 0 else {}))
+    assert not world.incidents()
+    for n in range(30):
+        world.tick({OTHER: 300.0 + n % 3})
+    assert [one.condition for one in world.incidents()] == ["stopped-progress"]
+
+
+@pytest.mark.parametrize("every", [2, 8])
+def test_what_passes_around_evaluations_is_no_interval_between_steps(every):
+    world = SymptomWorld()
+    world.tick({STEP: 10.0, OTHER: 300.0})
+    for n in range(1, 60 * every):
+        evaluates = n % (10 * every) == every // 2
+        ends = n % (10 * every) == every // 2 + 1
+        step = {STEP: every * (1 + 0.001 * (n % 7))} if n % every == 0 or ends else {}
+        world.tick({OTHER: 300.0 + n % 3} | step | ({EVALUATION: float(evaluates)} if evaluates or ends else {}))
+    assert not world.incidents()
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_each_series_that_says_whether_a_job_evaluates_counts(first):
+    selectors = {"a": ("instance=a", "instance=b"), "b": ("instance=b", "instance=a")}[first]
+    world = job_that_ends(after=30, seconds=1, also=lambda n: {OTHER: 300.0 + n % 3})
+    world.tick({(*EVALUATION, selectors[0]): 0.0, (*EVALUATION, selectors[1]): 1.0, OTHER: 300.0})
+    for n in range(100):
+        world.tick({OTHER: 300.0 + n % 3})
+    assert not world.incidents()
+
+
+def test_a_job_is_alone_beside_those_of_which_nothing_has_come_yet():
+    nodes = tuple(Node(f"n{n}", gpus=1) for n in range(2))
+    groups = tuple(Group("AB"[n], "data-parallel", (f"n{n}",)) for n in range(2))
+    world = SymptomWorld(fleet=Topology(nodes, groups, ()))
+    other = ("step.duration", "group", "B")
+    for n in range(40):
+        world.tick({STEP: 1.0 + 0.001 * (n % 5)} if n < 25 else {})
+    assert [(one.condition, one.name) for one in world.incidents()] == [("stopped-progress", "A")]
+    for n in range(40):
+        world.tick({other: 1.0 + 0.001 * (n % 5)})
+    assert all(one.name == "A" for one in world.incidents())
