@@ -17,7 +17,7 @@ from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_s
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 
-LABEL = "training log with a line for each step"
+LABEL = "training log of torchtitan, MaxText, verl, OpenMMLab, detectron2, timm or examples of PyTorch"
 PLACED_BY_NAME = True
 YEARLESS = True
 EXAMPLE = "`step: 10  loss: 2.5 ... tps: 7,282 ...` or `Epoch: [0][10/99] Time 0.412 (0.987) ...`"

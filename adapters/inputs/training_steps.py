@@ -219,8 +219,11 @@ def read_steps(
     parser.finish(steps)
     series = steps.list_series()
     if not series:
-        hint = "Is the log cut before its first step, or of another framework?"
-        raise InputError([Problem(name, number, "", f"no step in {number} lines", f"lines such as {example}", hint)])
+        if steps.step is None:
+            found, hint = "no step", "Is the log cut before its first step, or of another framework?"
+        else:
+            found, hint = "no time between two steps", "Is the log cut after its first step?"
+        raise InputError([Problem(name, number, "", f"{found} in {number} lines", f"lines such as {example}", hint)])
     return series
 
 
