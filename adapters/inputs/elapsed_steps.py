@@ -5,6 +5,7 @@ resumed counts anew from 0: its parts follow each other without a pause. Time be
 evaluations; with the label `start` (seconds since 1970) of the input it is that of the clock.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ class ElapsedSteps:
         """Newest elapsed time, of any line."""
         self._value = 0.0
         """Newest sample, seconds."""
+        self._newest_at = math.inf
+        """Time of the newest line of steps, seconds since 1970."""
 
     def add(self, line: LogLine, now: Progress, steps: StepReader) -> None:
         """Adds the mean time of the steps since the last line."""
@@ -72,10 +75,11 @@ class ElapsedSteps:
             return
         if self.last is None or self.newest is None:
             self.last = self.newest = now
+            self._newest_at = self._place(line, now)
         elif now.step <= self.newest.step:
             self.others += now.step < self.newest.step
         else:
-            self.newest = now
+            self.newest, self._newest_at = now, self._place(line, now)
             taken = now.elapsed - self.last.elapsed
             if taken >= self.least:
                 seconds = taken / (now.step - self.last.step)
@@ -85,10 +89,11 @@ class ElapsedSteps:
                 steps.collector.add(STEP_DURATION, {"group": steps.group}, self._place(line, now), seconds, line.number)
                 self.last = now
 
-    def skip(self, line: LogLine, now: Progress) -> None:
+    def skip(self, line: LogLine, now: Progress, steps: StepReader) -> None:
         """Passes over what a job did after a step, such as an evaluation: it is no time of the next one."""
         if self._follow(line, now) and self.last and self.newest and now.step == self.newest.step:
             pause = now.elapsed - self.newest.elapsed
+            self._say_pause(line, now, steps)
             self.last, self.newest = self.last._replace(elapsed=self.last.elapsed + pause), now
             if "start" not in self.labels:
                 # Without it no other input is on this clock, and a pause with a known reason would look like a hang.
@@ -148,6 +153,12 @@ class ElapsedSteps:
         self._start += self._seen
         self._seen, self.last, self.newest = now.elapsed, None, None
         return True
+
+    def _say_pause(self, line: LogLine, now: Progress, steps: StepReader) -> None:
+        """Says that the job evaluated since the newest line of steps, where the clock has gone on meanwhile."""
+        begin, end = self._newest_at, self._place(line, now)
+        if ("start" in self.labels or line.time is not None) and end > begin:
+            steps.add_evaluation(line, begin, end)
 
     def _place(self, line: LogLine, now: Progress) -> float:
         return self._start + now.elapsed if line.time is None else line.time

@@ -64,7 +64,7 @@ class LlamafactoryParser:
         has_loss = bool(LOSS.search(line.text))
         self._trains = self._trains or has_loss
         if EVALUATION.search(line.text):
-            self._clock.skip(line, now)
+            self._clock.skip(line, now, steps)
         elif has_loss or not self._trains:
             self._clock.add(line, now, steps)
 

@@ -64,7 +64,7 @@ class SwiftParser:
         if elapsed is None or not line.text.endswith("}"):
             self._clock.count_damage(line)
         elif EVALUATION.search(line.text):
-            self._clock.skip(line, Progress(number, elapsed))
+            self._clock.skip(line, Progress(number, elapsed), steps)
         elif LOSS.search(line.text):
             self._clock.add(line, Progress(number, elapsed), steps)
 

@@ -114,10 +114,11 @@ class BarClock(ElapsedSteps):
             self.restarts += newest is not None
             self._start += newest.elapsed if newest else 0.0
             self.last, self.newest, self._is_fresh = now, now, True
+            self._newest_at = self._place(mark.line, now)
         elif now.step < newest.step or now.elapsed < newest.elapsed:
             self.others += 1
         elif now.step > newest.step and is_passed:
-            self._pass_over(now, newest)
+            self._pass_over(mark, newest, steps)
         elif now.step > newest.step:
             self.least = self._choose_least(mark, self.last or newest)
             self.add(mark.line, now, steps)
@@ -132,12 +133,16 @@ class BarClock(ElapsedSteps):
         late = UNKNOWN if self.others else max(mark.late, self._late)
         return max(min(CLOCK_S, late * each) / MAX_ERROR, CLOCK_S)
 
-    def _pass_over(self, now: Progress, newest: Progress) -> None:
+    def _pass_over(self, mark: Mark, newest: Progress, steps: StepReader) -> None:
         """Passes over steps and what else the job did between two states: the clock stands still meanwhile."""
+        now = mark.now
+        if self._is_interrupted:
+            self._say_pause(mark.line, now, steps)
         if "start" not in self.labels:
             self._start -= now.elapsed - newest.elapsed
             self.skipped += now.elapsed - newest.elapsed
         self.last = self.newest = now
+        self._newest_at = self._place(mark.line, now)
         self._is_fresh = self._is_interrupted = False
 
 

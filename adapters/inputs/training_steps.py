@@ -116,6 +116,12 @@ class StepReader:
             self._add(EVALUATION, 1.0, line, line.time)
         self._evaluates = True
 
+    def add_evaluation(self, line: LogLine, begin: float, end: float) -> None:
+        """Says at the line behind it that the job evaluated between a step and an end, in seconds since 1970."""
+        for n in range(min(int((end - begin) / EVERY_S) + 1, MAX_FILLED)):
+            self._add(EVALUATION, 1.0, line, begin + SOON_S + n * EVERY_S)
+        self._add(EVALUATION, 0.0, line, end)
+
     def skip_steps(self, line: LogLine, step: int, seconds: float) -> None:
         """Passes over steps that took so many seconds with something else: they are no samples."""
         self._advance(line, seconds)

@@ -19,10 +19,10 @@ EVALUATED, FOURTH = (180 + 712 * 20 / 79) / 2, (225 + 518 * 30 / 69) / 2
 BASIC = ((10, 60), (20, 100), (30, 140))
 
 
-def read(text, name="out/train.jsonl", **labels):
+def read(text, name="out/train.jsonl", metric="skewscope_step_duration", **labels):
     """Returns (time, seconds of a step) of each sample, and the note."""
-    (series,) = llamafactory_log.read_series(io.BytesIO(text.encode()), name, labels)
-    assert series.metric == "skewscope_step_duration"
+    found = llamafactory_log.read_series(io.BytesIO(text.encode()), name, labels)
+    (series,) = (one for one in found if one.metric == metric)
     assert dict(series.labels) == {"group": labels.get("group", "train")}
     pairs = zip(series.times.tolist(), series.values.tolist(), strict=True)
     return [(pytest.approx(time), pytest.approx(value)) for time, value in pairs], series.note
@@ -58,6 +58,9 @@ def test_with_the_begin_of_the_job_times_are_those_of_the_clock():
     found, note = read(LLAMAFACTORY, start=str(START), group="job")
     assert found == [(START + SECOND, (SECOND - FIRST) / 10), (START + FOURTH, (FOURTH - EVALUATED) / 10)]
     assert note == f"its lines have no date: times count from {START:.0f} s on"
+    evaluated, _ = read(LLAMAFACTORY, metric="skewscope_step_evaluation", start=str(START), group="job")
+    assert [value for _, value in evaluated] == [1.0, 0.0]
+    assert evaluated[1][0] == START + EVALUATED
 
 
 def test_older_lines_of_llamafactory_have_empty_fields_and_days():

@@ -263,7 +263,9 @@ def test_a_hostile_line_is_passed_over():
 
 
 def test_a_log_without_two_steps_is_refused_with_an_example():
-    with pytest.raises(InputError, match=r"train\.log:1: found no time between two steps in 1 lines, expected lines such as `step: 10"):
+    with pytest.raises(
+        InputError, match=r"train\.log:1: found no time between two steps in 1 lines, expected lines such as `step: 10"
+    ):
         read("completed step: 1, seconds: 1.5, loss: 1\n")
 
 

@@ -19,11 +19,11 @@ def steps(first, last, start, each=5):
     return [bar(n, start + each * (n - first)) for n in range(first, last + 1)]
 
 
-def read(*lines, name="out/train.log", **labels):
+def read(*lines, name="out/train.log", metric="skewscope_step_duration", **labels):
     """Returns (time, seconds of a step up to a thousandth) of each sample, and the note."""
     text = "\r".join(lines) + "\n"
-    (series,) = tqdm_log.read_series(io.BytesIO(text.encode()), name, labels)
-    assert series.metric == "skewscope_step_duration"
+    found = tqdm_log.read_series(io.BytesIO(text.encode()), name, labels)
+    (series,) = (one for one in found if one.metric == metric)
     assert dict(series.labels) == {"group": labels.get("group", "train")}
     return list(zip(series.times.tolist(), series.values.round(3).tolist(), strict=True)), series.note
 
@@ -89,6 +89,9 @@ def test_what_passes_while_another_bar_advances_is_no_time_of_a_step():
     assert [time for time, _ in found][8:12] == [95.0, 105.0, 115.0, 125.0]
     assert "without evaluations" in note
     assert [time for time, _ in read(*lines, start="0")[0]][8:10] == [100.0, 240.0]
+    # Where it does not, the pause has a reason.
+    evaluated, _ = read(*lines, start="0", metric="skewscope_step_evaluation")
+    assert evaluated == [(pytest.approx(100.001), 1.0), (230.0, 0.0)]
 
 
 def test_a_bar_that_does_not_advance_interrupts_nothing():
