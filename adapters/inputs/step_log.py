@@ -294,7 +294,7 @@ class StepLogParser:
         """Adds the mean time of the steps since the newest sample by the dates, which may be of whole seconds."""
         self._has_fractions = self._has_fractions or (line.time is not None and line.time % 1 != 0)
         least = TIMES_ERROR * (DIGIT_S if self._has_fractions else 1.0)
-        if begins and step.epoch >= 0:
+        if (begins and step.epoch >= 0) or steps.is_evaluating:
             steps.skip_steps(line, step.number, 0.0)
         elif line.time is None or steps.step is None or line.time - steps.time >= least:
             steps.add_progress(line, step.number)

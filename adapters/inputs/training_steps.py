@@ -64,7 +64,7 @@ class StepReader:
     """Runs of the job so far."""
     _evaluated_at: float = 0.0
     """Time of the newest line of an evaluation, seconds since 1970."""
-    _evaluates: bool = False
+    is_evaluating: bool = False
     """Whether the newest line with a time was of an evaluation."""
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class StepReader:
         """
         self._runs = min(self._runs + 1, MAX_RUNS)
         # No name that is made of a file's has a point.
-        self.group, self.step, self._evaluates = f"{self._job}.{self._runs}", None, False
+        self.group, self.step, self.is_evaluating = f"{self._job}.{self._runs}", None, False
 
     def add_step(self, line: LogLine, step: int, seconds: float, samples: float | None = None) -> None:
         """Adds a step, unless its number is that of the step before: progress bars show each several times.
@@ -105,16 +105,16 @@ class StepReader:
         if line.time is None or self.step is None or self._guessed_since is not None:
             return
         begin = self.time + SOON_S
-        if not self._evaluates:
+        if not self.is_evaluating:
             self._add(EVALUATION, 1.0, line, begin)
         # Some programs say nothing before the end of an evaluation.
-        since = max(self._evaluated_at, begin) if self._evaluates else begin
+        since = max(self._evaluated_at, begin) if self.is_evaluating else begin
         for n in range(1, min(int((line.time - since) / EVERY_S) + 1, MAX_FILLED)):
             self._add(EVALUATION, 1.0, line, since + n * EVERY_S)
         self._evaluated_at = max(line.time, begin)
         if not is_last and line.time > begin:
             self._add(EVALUATION, 1.0, line, line.time)
-        self._evaluates = True
+        self.is_evaluating = True
 
     def add_evaluation(self, line: LogLine, begin: float, end: float) -> None:
         """Says at the line behind it that the job evaluated between a step and an end, in seconds since 1970."""
@@ -174,9 +174,9 @@ class StepReader:
             if self._has_stamps and self._guessed_since is None:
                 self._guessed_since = self.time
             self.time, self._has_guesses = self.time + seconds, True
-        if self._evaluates:
+        if self.is_evaluating:
             self._add(EVALUATION, 0.0, line, self.time)
-            self._evaluates = False
+            self.is_evaluating = False
 
     def _spread_guesses(self, until: float) -> None:
         """Spreads the steps whose times were guessed over the time until the next one began, in seconds."""

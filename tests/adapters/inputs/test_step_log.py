@@ -203,6 +203,14 @@ def test_dates_without_a_year_or_with_the_month_first_are_read(form):
     assert found[0][1] == 1.5
 
 
+def test_what_an_evaluation_takes_is_no_time_of_dated_steps():
+    form = DATED_FORMS["detectron2"]
+    text = dated(form, (0, 0), (12, 8), (24, 16)) + "[11/22 10:01:30 d2.evaluation.evaluator]: Inference done 11/50.\n"
+    text += dated(form, (300, 24), (312, 32))
+    found = read(text, name="log-2026-11-22.txt")["log-2026-11-22"]
+    assert found == [(BEGIN + 12, 1.5), (BEGIN + 24, 1.5), (BEGIN + 312, 1.5)]
+
+
 def test_of_dates_in_whole_seconds_a_sample_is_at_least_ten_seconds():
     text = dated(DATED_FORMS["detectron2"], *((3 * n, 2 * n) for n in range(9)))
     assert read(text, name="log-2026-11-22.txt")["log-2026-11-22"] == [(BEGIN + 12, 1.5), (BEGIN + 24, 1.5)]
