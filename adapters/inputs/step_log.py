@@ -311,7 +311,7 @@ def read_step(text: str, form: LineForm) -> Step | None:
         return None
     text = text[:MAX_COLUMN]
     head = form.head.search(text)
-    # A group of digits ends where the next pattern may begin.
+    # The two spaces between both are a part of either.
     tail = form.tail.search(text, head.end() - 2) if head else None
     if head is None or tail is None or NO_TRAINING.search(text[max(head.start() - BEFORE, 0) : head.start()]):
         return None

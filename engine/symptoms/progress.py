@@ -182,12 +182,23 @@ class StepStops:
         evaluated, evaluates = self._find_evaluations()
         before, place = self.stopped, self._place[new.cells]
         at = place[place >= 0]
-        self._value[at] = new.value[place >= 0]
-        interval, usual = t - self._last[at], self._usual[at]
         # What passed around an evaluation is no interval between steps.
-        is_apart = evaluated[at] > self._step_time[at]
-        self._step_time[at] = new.time[place >= 0]
-        goes = ~before[at] & ~is_apart
+        self._learn_pace(at, t, is_apart=evaluated[at] > self._step_time[at])
+        self._value[at], self._step_time[at] = new.value[place >= 0], new.time[place >= 0]
+        due = self._find_due(evaluated, evaluates & (evaluated > self._step_time))
+        self.stopped = due <= t
+        for n in np.flatnonzero(self.stopped).tolist():
+            self.stopped[n] = not self._goes_on_or_is_unseen(n)
+        self.next_stop = float(due[due > t].min(initial=np.inf))
+        return bool((self.stopped != before).any())
+
+    def _learn_pace(self, at: Index, t: float, *, is_apart: Mask) -> None:
+        """Learns how far apart the steps of some jobs are that took one at `t` seconds.
+
+        `is_apart` [k] says where something else lies between that one and the one before.
+        """
+        interval, usual = t - self._last[at], self._usual[at]
+        goes = ~self.stopped[at] & ~is_apart
         paused = (self._count[at] > MIN_INTERVALS) & (interval >= self._patience()[at]) & ~is_apart
         self.pauses.add(at[paused], self._last[at[paused]], interval[paused])
         learned = usual + (np.minimum(interval, 4 * usual) - usual) / MIN_INTERVALS
@@ -195,17 +206,20 @@ class StepStops:
         faded = self._longest[at] * np.exp(-nan_to_zero(interval) / LONGEST_MEMORY_S)
         self._longest[at] = np.where(goes, np.fmax(faded, interval), faded)
         self._count[at], self._last[at] = self._count[at] + ~is_apart, t
+
+    def _find_due(self, evaluated: F64, evaluates: Mask) -> F64:
+        """Returns [job] when a next step that has not come will be missing, in seconds; infinite where none is due.
+
+        Args:
+            evaluated: [job] when each last said whether it evaluates.
+            evaluates: [job] whether it does since its newest step.
+        """
         patience = np.fmax(self._patience(), self.pauses.allowance(self._last))
-        evaluates &= evaluated > self._step_time
         patience = np.where(evaluates, np.fmax(patience, MAX_EVALUATION_S), patience)
         is_known = (self._count > MIN_INTERVALS) & ~np.isnan(self._usual)
         due = np.full(len(self.at), np.inf)
         due[is_known] = np.fmax(self._last, evaluated)[is_known] + patience[is_known]
-        self.stopped = due <= t
-        for n in np.flatnonzero(self.stopped).tolist():
-            self.stopped[n] = not self._goes_on_or_is_unseen(n)
-        self.next_stop = float(due[due > t].min(initial=np.inf))
-        return bool((self.stopped != before).any())
+        return due
 
     def _goes_on_or_is_unseen(self, n: int) -> bool:
         """Returns whether a job whose step does not come has not stopped for all that.
