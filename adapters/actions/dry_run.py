@@ -97,7 +97,7 @@ async def _plan(
     made = build_reason(incident, option.mitigation)
     t = coordinator.view.t
     action = Action(DRY_RUN_ID, PROPOSED, change, made, option.scope, plan, t, option.reversible)
-    around = await read_surroundings(planner, coordinator.view, action, state)
+    around = await read_surroundings(planner, coordinator.view, action, state, coordinator.actions.values())
     blocks = find_blocks(action, coordinator.actions.values(), settings.limits, around, t)
     return PlannedChange(option, mode, plan, trouble, blocks)
 

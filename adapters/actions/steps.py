@@ -151,7 +151,7 @@ class ActionSteps:
             why = "the member is out of use already" if is_out else "it is made already, or changed by somebody else"
             await self._settle(action, action.move(self.view.t, EXPIRED, why, ending=why), f"action expired: {why}")
             return
-        around = await read_surroundings(self.planner, self.view, action, state)
+        around = await read_surroundings(self.planner, self.view, action, state, self.book.actions.values())
         async with self.starting:
             t = self.view.t
             if self.lapse(action) is not action:

@@ -1,15 +1,19 @@
 """Reads what limits are checked against: which replicas are in use at all their targets, and which are ill."""
 
+from collections.abc import Iterable
+
 from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.actions.view import IncidentView
 from skewscope.adapters.targets.common.base import Target
 from skewscope.engine.actions.action import Action
 from skewscope.engine.actions.change import TargetState
-from skewscope.engine.actions.limits import Surroundings, list_lost_replicas
+from skewscope.engine.actions.limits import Surroundings, is_lasting, list_lost_replicas
 from skewscope.engine.actions.planning import find_replicas
 
 
-async def read_surroundings(planner: Planner, view: IncidentView, action: Action, state: TargetState) -> Surroundings:
+async def read_surroundings(
+    planner: Planner, view: IncidentView, action: Action, state: TargetState, others: Iterable[Action] = ()
+) -> Surroundings:
     """Returns the surroundings of an action.
 
     Args:
@@ -17,13 +21,16 @@ async def read_surroundings(planner: Planner, view: IncidentView, action: Action
         view: the incidents of the present.
         action: the action that would begin.
         state: the present state of its own target. Others that know replicas of the same pools are read here.
+        others: all known actions. Targets where one of them has made a change without undo are read as well.
     """
     lost = list_lost_replicas(action)
     pools = [pool.replicas for pool in planner.topology.pools if lost.intersection(pool.replicas)]
     names = [name for replicas in pools for name in replicas]
     states: dict[str, TargetState | None] = {action.change.target: state}
+    changed = {other.change.target for other in others if is_lasting(other)}
     for target in planner.targets.values():
-        if target.name not in states and not target.members.keys().isdisjoint(names):
+        concerned = target.name in changed or not target.members.keys().isdisjoint(names)
+        if target.name not in states and concerned:
             states[target.name] = await _read(target)
     found = {name: _find_serving(name, planner, states) for name in names}
     return Surroundings(
@@ -31,6 +38,9 @@ async def read_surroundings(planner: Planner, view: IncidentView, action: Action
         {name: serving for name, (known, serving) in found.items() if known},
         list_ill_replicas(planner, view),
         tuple(name for name, each in states.items() if each is None),
+        frozenset(
+            (name, one.member) for name, each in states.items() if each for one in each.members.values() if one.serving
+        ),
     )
 
 

@@ -1,10 +1,10 @@
 """Limits of actions: what stops a change from being made now. Undoing a change is never limited."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from skewscope.engine.actions.action import NOT_HELPED, Action
+from skewscope.engine.actions.action import DONE, NOT_HELPED, Action
 from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT, REQUEUE
 from skewscope.engine.model.topology import Topology
 
@@ -88,6 +88,8 @@ class Surroundings:
     """Replicas with an incident of their own: they are not healthy, even if they are given work."""
     silent: tuple[str, ...] = ()
     """Targets that gave no answer, so that `serving` is None for their replicas."""
+    members_in_use: frozenset[tuple[str, str]] = frozenset()
+    """Members that their target reports to be given work, each as (target, member)."""
 
 
 def find_blocks(
@@ -103,12 +105,20 @@ def find_blocks(
         t: the present time.
     """
     known = [other for other in others if other.id != action.id]
+    holding = [other for other in known if other.is_in_place or is_lasting(other, around.members_in_use)]
     return (
         *_time_blocks(known, limits, t),
         *_member_blocks(action, known, limits, t),
-        *_count_blocks(action, known, limits, around.topology, t),
-        *_pool_blocks(action, known, limits, around),
+        *_count_blocks(known, limits, t),
+        *_share_blocks(action, holding, limits, around.topology),
+        *_pool_blocks(action, holding, limits, around),
     )
+
+
+def is_lasting(action: Action, members_in_use: Collection[tuple[str, str]] = ()) -> bool:
+    """Returns whether a change without undo still holds its member: until that is reported to be given work again."""
+    place = action.change.target, action.change.member
+    return action.state == DONE and action.started_at is not None and place not in members_in_use
 
 
 def _time_blocks(known: list[Action], limits: ActionLimits, t: float) -> Iterator[str]:
@@ -153,27 +163,28 @@ def _cool_down(action: Action, other: Action, limits: ActionLimits) -> float:
     return 0.0 if stronger and other.outcome == NOT_HELPED else limits.cool_down
 
 
-def _count_blocks(
-    action: Action, known: list[Action], limits: ActionLimits, topology: Topology, t: float
-) -> Iterator[str]:
-    in_place = [other for other in known if other.is_in_place]
-    if len(in_place) >= limits.at_once:
-        yield f"{len(in_place)} changes are in place, {limits.at_once} are allowed"
+def _count_blocks(known: list[Action], limits: ActionLimits, t: float) -> Iterator[str]:
+    in_place = sum(other.is_in_place for other in known)
+    if in_place >= limits.at_once:
+        yield f"{in_place} changes are in place, {limits.at_once} are allowed"
     started = [other for other in known if other.started_at is not None and t - HOUR < other.started_at <= t]
     if len(started) >= limits.per_hour:
         yield f"{len(started)} changes within an hour, {limits.per_hour} are allowed"
-    nodes = {name for other in (action, *in_place) for name in other.scope.nodes}
+
+
+def _share_blocks(action: Action, holding: list[Action], limits: ActionLimits, topology: Topology) -> Iterator[str]:
+    nodes = {name for other in (action, *holding) for name in other.scope.nodes}
     yield from _share_block("nodes", len(nodes), len(topology.nodes), limits.share_of_nodes, _own(action.scope.nodes))
-    groups = {name for other in (action, *in_place) for name in other.scope.groups}
+    groups = {name for other in (action, *holding) for name in other.scope.groups}
     yield from _share_block(
         "groups", len(groups), len(topology.groups), limits.share_of_groups, _own(action.scope.groups)
     )
-    yield from _replica_blocks(action, in_place, limits, topology)
+    yield from _replica_blocks(action, holding, limits, topology)
 
 
-def _replica_blocks(action: Action, in_place: list[Action], limits: ActionLimits, topology: Topology) -> Iterator[str]:
+def _replica_blocks(action: Action, holding: list[Action], limits: ActionLimits, topology: Topology) -> Iterator[str]:
     mine = _changed_replicas(action)
-    changed = mine.union(*(_changed_replicas(other) for other in in_place))
+    changed = mine.union(*(_changed_replicas(other) for other in holding))
     for pool in topology.pools:
         if own := mine.intersection(pool.replicas):
             count, what = len(changed.intersection(pool.replicas)), f"replicas of {pool.name}"
@@ -205,7 +216,7 @@ def _share_block(what: str, count: int, total: int, share: float, always: int = 
         yield f"{count} of {total} {what} would be changed, {allowed} may be"
 
 
-def _pool_blocks(action: Action, known: list[Action], limits: ActionLimits, around: Surroundings) -> Iterator[str]:
+def _pool_blocks(action: Action, holding: list[Action], limits: ActionLimits, around: Surroundings) -> Iterator[str]:
     """Yields a sentence where too few healthy replicas would be left, or where it is unknown how many there are.
 
     What a target reports may be late: each replica that a change in place takes out counts as out, whatever is said.
@@ -213,7 +224,7 @@ def _pool_blocks(action: Action, known: list[Action], limits: ActionLimits, arou
     mine = list_lost_replicas(action)
     if not mine:
         return
-    out = mine.union(*(list_lost_replicas(other) for other in known if other.is_in_place))
+    out = mine.union(*(list_lost_replicas(other) for other in holding))
     pools = {action.scope.pool: tuple(around.serving)} if action.scope.pool else {}
     pools |= {pool.name: pool.replicas for pool in around.topology.pools if mine.intersection(pool.replicas)}
     for name, replicas in pools.items():

@@ -9,7 +9,7 @@ from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.actions.surroundings import read_surroundings
 from skewscope.adapters.actions.view import IncidentView
-from skewscope.engine.actions.action import ActionScope
+from skewscope.engine.actions.action import DONE, ActionScope
 from skewscope.engine.actions.change import DRAIN, EVICT, Change
 from skewscope.engine.actions.limits import ActionLimits, find_blocks
 from skewscope.engine.actions.planning import find_replicas
@@ -24,7 +24,7 @@ NAMES = ("r0", "r1", "r2", "r3")
 WIDE = ActionLimits(at_once=4, per_hour=50, share_of_nodes=1.0, share_of_groups=1.0, share_of_replicas=1.0)
 
 
-def surroundings(*targets, of="replica", faults=()):
+def surroundings(*targets, of="replica", faults=(), others=()):
     """The surroundings of a drain of r2, or of an eviction of its node, at the first target."""
     world = ActingWorld(4, faults=faults)
     world.t += 100.0
@@ -38,7 +38,7 @@ def surroundings(*targets, of="replica", faults=()):
     action = build_action(change=Change(kind, targets[0].name, member, "a-1"), scope=scope)
 
     async def read():
-        return await read_surroundings(planner, view, action, await targets[0].read_state())
+        return await read_surroundings(planner, view, action, await targets[0].read_state(), others)
 
     return action, asyncio.run(read())
 
@@ -57,6 +57,17 @@ def test_a_replica_is_in_use_if_all_its_routers_use_it():
 
     other.read_state = fail
     assert surroundings(front, other)[1].silent == ("other",)
+
+
+def test_the_target_of_a_change_without_undo_is_read_for_whether_its_member_is_back():
+    front, cluster = SimulatedRouter(NAMES), SimulatedRouter(("x1", "x2"), name="cluster")
+    cluster.carry_out("drain x1")
+    gone = build_action(
+        id="a-9", state=DONE, reversible=False, started_at=T0, change=Change(EVICT, "cluster", "x1", "")
+    )
+    in_use = surroundings(front, cluster, others=[gone])[1].members_in_use
+    assert ("cluster", "x2") in in_use and ("cluster", "x1") not in in_use
+    assert not any(target == "cluster" for target, _ in surroundings(front, cluster)[1].members_in_use)
 
 
 def test_a_change_of_a_node_reads_the_routers_of_its_replicas():

@@ -10,6 +10,7 @@ from skewscope.engine.actions.action import (
     APPLIED,
     APPLYING,
     APPROVED,
+    DONE,
     FAILED,
     NOT_HELPED,
     UNDOING,
@@ -114,6 +115,18 @@ def test_the_replicas_on_a_node_count_where_the_node_is_changed(kind):
     limit = replace(at_node("n1", LIMIT, APPLIED), scope=ActionScope("n1/ew", "port", ("n1",), ("r1",)))
     assert find_blocks(action, [limit], limits, around(), T) == ()
     assert find_blocks(replace(limit, state=APPROVED), [action, on("r3", APPLIED)], limits, around(), T) == ()
+
+
+def test_a_change_without_undo_counts_until_its_member_is_seen_in_use():
+    over = {"reversible": False, "started_at": T - 1000, "ended_at": T - 500}
+    done = [replace(at_node(f"n{n}", REQUEUE, DONE), **over) for n in (1, 2)]
+    limits = replace(WIDE, share_of_nodes=0.2)
+    assert "3 of 6 nodes would be changed, 1 may be" in blocks(limits, *done)
+    assert "3 replicas of pool would be left" in blocks(replace(WIDE, minimum_healthy={"pool": 4}), *done)
+    assert blocks(replace(WIDE, at_once=1), *done) == ""
+    back = replace(around(), members_in_use=frozenset([("cluster", "n1"), ("cluster", "n2")]))
+    assert blocks(limits, *done, place=back) == ""
+    assert blocks(limits, replace(done[0], started_at=None)) == ""
 
 
 def test_a_replica_that_is_ill_is_not_healthy_even_if_it_serves():
