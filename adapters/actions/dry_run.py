@@ -88,12 +88,12 @@ async def _plan(
         before, state = await read_member(target, option.member)
         standing = target.find_standing(change, before, state)
         calls = describe_calls(target.render_change(change, state))
+        plan = add_undo(describe_plan(option, incident, mitigation, calls), target, change, before, state)
     except TargetError as error:
         return PlannedChange(option, mode, describe_plan(option, incident, mitigation, ()), str(error))
     trouble = ""
     if before.serving is False or standing != ABSENT:
         trouble = "the member is out of use already" if before.serving is False else "it is made already"
-    plan = add_undo(describe_plan(option, incident, mitigation, calls), target, change, before, state)
     made = build_reason(incident, option.mitigation)
     t = coordinator.view.t
     action = Action(DRY_RUN_ID, PROPOSED, change, made, option.scope, plan, t, option.reversible)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.actions.carry_out import read_member
 from skewscope.adapters.actions.settings import OBSERVE, ActionSettings
-from skewscope.adapters.targets.common.base import ByHandTarget, Target, TargetError
+from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.adapters.targets.common.calls import Call, FileCall, describe_calls
 from skewscope.engine.actions.action import PROPOSED, Action, ActionPlan, name_action
 from skewscope.engine.actions.change import ABSENT, Change, MemberState, TargetState
@@ -54,21 +54,27 @@ class Planner:
         before, state = await read_member(target, option.member)
         if before.serving is False or target.find_standing(change, before, state) != ABSENT:
             return None, mode
+        mitigation = self.catalogue.mitigations[option.mitigation]
         try:
             calls = describe_calls(target.render_change(change, state))
+            plan = add_undo(describe_plan(option, incident, mitigation, calls), target, change, before, state)
         except TargetError as error:
             raise ImpossibleChangeError(str(error)) from None
-        mitigation = self.catalogue.mitigations[option.mitigation]
-        plan = add_undo(describe_plan(option, incident, mitigation, calls), target, change, before, state)
         action = Action(change.action, PROPOSED, change, reason, option.scope, plan, t, option.reversible)
         return action.note(t, "planned"), mode
 
 
 def add_undo(plan: ActionPlan, target: Target, change: Change, before: MemberState, state: TargetState) -> ActionPlan:
-    """Returns a plan that a person runs with the very calls that take it back; any other as it is."""
-    if not plan.by_hand or not isinstance(target, ByHandTarget):
+    """Returns a plan with the very calls that take it back; one without undo as it is.
+
+    Raises:
+        TargetError: the target cannot make the change.
+    """
+    calls = target.render_undo(change, before, target.predict(change, state))
+    if not target.support[change.kind].reversible or not calls:
         return plan
-    return replace(plan, undo="; ".join(map(_tell_call, target.render_restore(change, before, state))))
+    undo = "; ".join(map(_tell_call, calls)) if plan.by_hand else plan.undo
+    return replace(plan, undo=undo, undo_calls=describe_calls(calls))
 
 
 def _tell_call(call: Call) -> str:

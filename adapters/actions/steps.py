@@ -12,7 +12,7 @@ from functools import partial
 
 from skewscope.adapters.actions.action_book import ActionBook, AuditNote
 from skewscope.adapters.actions.carry_out import ForeignStateError, make_change, read_member, undo_change
-from skewscope.adapters.actions.planner import Planner
+from skewscope.adapters.actions.planner import Planner, add_undo
 from skewscope.adapters.actions.probing import probe_member
 from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
 from skewscope.adapters.actions.surroundings import read_surroundings
@@ -165,7 +165,8 @@ class ActionSteps:
                 await self._wait(action, "; ".join(blocks))
                 return
             change = replace(action.change, expires=t + self.settings.timing.time_to_live)
-            intent = action.move(t, APPLYING, "begun", before=before, started_at=t, change=change)
+            plan = add_undo(action.plan, target, change, before, state)
+            intent = action.move(t, APPLYING, "begun", before=before, started_at=t, change=change, plan=plan)
             note = AuditNote(t, action.approved_by, f"action begun: {action.title}")
             if not await self.book.settle(action, intent, note):
                 return

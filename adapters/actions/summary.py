@@ -16,6 +16,8 @@ from skewscope.engine.actions.action import (
 from skewscope.engine.actions.by_hand import awaits_person
 
 MAX_LISTED = 5
+MAX_CALLS = 200
+"""Characters of the calls of a plan in a notification."""
 NEWS_STATES = (PROPOSED, APPLYING, VERIFIED, DONE, UNDONE, FAILED, OVERRIDDEN)
 """States that a person is told of; the others follow within seconds, or nothing was changed."""
 
@@ -48,8 +50,25 @@ def describe_news(action: Action, before: str, was_stuck: bool) -> str:
         return f"{describe_action(action)}; {tried} needs a person: {action.waiting}{_ask_for_word(action)}"
     if action.state == before or action.state not in NEWS_STATES:
         return ""
-    ask = f"; approve it with `skewscope act approve {action.id} --why REASON`" if action.state == PROPOSED else ""
-    return f"{describe_action(action)}{ask}{_ask_for_word(action)}"
+    return f"{describe_action(action)}{_ask_for_approval(action)}{_ask_for_word(action)}"
+
+
+def _ask_for_approval(action: Action) -> str:
+    """Returns what an approval would do and take back, and how to give it; '' for what waits for none."""
+    if action.state != PROPOSED:
+        return ""
+    plan = action.plan
+    does = "".join(
+        f"; {what}: {_shorten(' && '.join(calls))}"
+        for what, calls in (("calls", plan.calls), ("undo", plan.undo_calls))
+        if calls
+    )
+    return f"{does}; approve it with `skewscope act approve {action.id} --why REASON`"
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_CALLS else f"{line[:MAX_CALLS]}…"
 
 
 def _ask_for_word(action: Action) -> str:

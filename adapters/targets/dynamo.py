@@ -177,6 +177,10 @@ class DynamoTarget(NamedTarget):
             return (forget,)
         return (FileCall(str(self._root / INSTANCES / member.detail("key")), "", content), forget)
 
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with our copy of the key in its place."""
+        return state.with_member(change.member, {"alive": "yes"}, serving=False, owner=change.action)
+
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands: by the key and our copy of it; a worker that ended is no longer ours."""
         member = state.member(change.member)

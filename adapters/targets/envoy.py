@@ -125,8 +125,10 @@ class EnvoyTarget(NamedTarget):
     async def read_state(self) -> TargetState:
         """Returns the endpoints of the file, with weight and health as Envoy reports them."""
         text = await asyncio.to_thread(read_file, self.settings.file)
+        return self._parse(text, await self._read_hosts())
+
+    def _parse(self, text: str, hosts: Mapping[str, Mapping[str, Any]]) -> TargetState:
         endpoints = list_endpoints(text, self.settings.file, self.settings.cluster)
-        hosts = await self._read_hosts()
         members = {each.address: make_member(each, hosts.get(each.address)) for each in endpoints.values()}
         return TargetState(members, text=text)
 
@@ -151,6 +153,11 @@ class EnvoyTarget(NamedTarget):
         ours = member.detail(name) == self._wanted(change, before)
         value = before.detail(name) if ours else member.detail(name)
         return self._write(state, endpoint, (change.kind, value), {change.kind: None})
+
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the endpoints of the file that the change writes; Envoy has not reported anything of them yet."""
+        calls = self.render_change(change, state)
+        return self._parse(calls[-1].after, {}) if calls and isinstance(calls[-1], FileCall) else state
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands: by the mark and the value in the file, and by what Envoy reports."""

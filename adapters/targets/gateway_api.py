@@ -20,6 +20,7 @@ from skewscope.adapters.targets.common.kubernetes_api import (
     LABEL_PATTERN,
     NAME_PATTERN,
     PREFIX,
+    VERSION_THEN,
     KubernetesApi,
     check_names,
     is_ready,
@@ -132,6 +133,11 @@ class GatewayApiTarget(NamedTarget):
             return ()
         ours = pod.detail("label") == self.settings.value
         return (self._patch(pod, (before if ours else pod).detail("label"), None),)
+
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with our label and mark; its version is not known yet."""
+        after = {"label": self.settings.value, "version": VERSION_THEN}
+        return state.with_member(change.member, after, serving=False, owner=change.action)
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands: by the mark and the label."""

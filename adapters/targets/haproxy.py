@@ -112,6 +112,14 @@ class HaproxyTarget(NamedTarget):
             return (self._set(change.member, f"weight {before.weight:.0f}"),)
         return (self._set(change.member, "state ready"),)
 
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with the lower weight, or with the bit of a drain."""
+        member = self._member(change, state)
+        if change.kind == DEWEIGHT:
+            return state.with_member(change.member, weight=lower_weight(member, change.share))
+        admin = str(int(member.detail("admin")) | FORCED_DRAIN)
+        return state.with_member(change.member, {"admin": admin}, serving=False)
+
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands: by weight, or by the bits of a forced state."""
         member = state.member(change.member)

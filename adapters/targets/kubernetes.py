@@ -19,6 +19,7 @@ from skewscope.adapters.targets.common.kubernetes_api import (
     API_FIELDS,
     NAME_PATTERN,
     PREFIX,
+    VERSION_THEN,
     KubernetesApi,
     check_names,
     check_object_name,
@@ -156,6 +157,12 @@ class KubernetesTarget(NamedTarget):
             # Somebody else changed it since: only our mark goes.
             value = node.detail(self._field(change))
         return (self._patch(change, node, value, (None, None)),)
+
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with our mark and taint, or cordoned; its version is not known yet."""
+        after = {f"mark.{change.kind}": change.action, self._field(change): self._wanted(change)}
+        after |= {"version": VERSION_THEN, **({"pods": "[]"} if change.kind == EVICT else {})}
+        return state.with_member(change.member, after, owner=change.action)
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands: by mark and taint or cordon, and whether evicted pods are gone."""

@@ -81,7 +81,9 @@ class LlmDTarget(NamedTarget):
 
     async def read_state(self) -> TargetState:
         """Returns the endpoints of the file; the router itself does not tell them."""
-        text = await asyncio.to_thread(read_file, self.settings.file)
+        return self._parse(await asyncio.to_thread(read_file, self.settings.file))
+
+    def _parse(self, text: str) -> TargetState:
         endpoints = list_labelled_endpoints(text, self.settings.file)
         return TargetState({name: self._make_member(name, each) for name, (_, each) in endpoints.items()}, text=text)
 
@@ -101,6 +103,11 @@ class LlmDTarget(NamedTarget):
             return ()
         ours = member.detail("label") == self.settings.value
         return self._write(state, change.member, (before if ours else member).detail("label"), "")
+
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the endpoints of the file that the change writes."""
+        calls = self.render_change(change, state)
+        return self._parse(calls[-1].after) if calls and isinstance(calls[-1], FileCall) else state
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands: by the labels in the file."""

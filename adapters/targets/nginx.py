@@ -163,7 +163,9 @@ class NginxTarget(NamedTarget):
 
     async def read_state(self) -> TargetState:
         """Returns the servers of the file; nginx itself does not tell them."""
-        text = await asyncio.to_thread(read_file, self.settings.file)
+        return self._parse(await asyncio.to_thread(read_file, self.settings.file))
+
+    def _parse(self, text: str) -> TargetState:
         servers = list_servers(text, self.settings.file, self.settings.upstream)
         return TargetState({address: make_member(line) for address, line in servers.items()}, text=text)
 
@@ -194,6 +196,11 @@ class NginxTarget(NamedTarget):
             return (FileCall(self.settings.file, state.text, self._edit(state.text, change, None, None)),)
         text = self._edit(state.text, change, before.detail(change.kind), {**mark, "phase": UNDOING})
         return self._reload(state, change, [text], None)
+
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the servers of the file that the change writes last."""
+        calls = self.render_change(change, state)
+        return self._parse(calls[-1].after) if calls and isinstance(calls[-1], FileCall) else state
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands: by the mark, its phase and the value in the file."""

@@ -233,6 +233,19 @@ class SwitchTarget(NamedTarget):
         users = {use for use in member.detail("uses").split() if use.startswith(f"{meter}=")}
         return there and users <= {f"{meter}={cookie:#018x}"}
 
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with our flows and meter, or our mirror."""
+        member = state.member(change.member)
+        if member is None:
+            return state
+        cookie = make_cookie(change.action)
+        if change.kind == MIRROR:
+            return state.with_member(change.member, {"mirrors": f"{member.detail('mirrors')} {mirror_name(cookie)}"})
+        ours = " ".join([f"{cookie:#018x}"] * len(self.settings.flows))
+        meter = f" {make_meter(cookie)}={self._rate(change)}/{self.settings.burst}" if change.kind == LIMIT else ""
+        after = {"flows": f"{member.detail('flows')} {ours}", "meters": member.detail("meters") + meter}
+        return state.with_member(change.member, after)
+
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:  # noqa: ARG002
         """Returns where a change stands: OURS when all of it is there, ABSENT when none or some of it is."""
         member = state.member(change.member)

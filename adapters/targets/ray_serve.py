@@ -138,6 +138,10 @@ class RayServeTarget(NamedTarget):
         """Returns nothing: a drain cannot be undone."""
         return ()
 
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with a node that gets no requests."""
+        return state.with_member(change.member, serving=False, owner=change.action)
+
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands: by the replicas on the node, and by our mark once the node has ended."""
         member = state.member(change.member)

@@ -121,12 +121,16 @@ class RenderedTarget(NamedTarget):
         """Returns what a person runs or writes to restore the former value."""
         if state.member(change.member) is None or self.find_standing(change, before, state) != OURS:
             return ()
-        return self.render_restore(change, before, state)
-
-    def render_restore(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:
-        """Returns what a person runs or writes to give a member its former value, whatever its present one is."""
         change = self._complete(change)
         return (self._render(change, self._value(change, before), state),)
+
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with the new value; the recorded output stays, from which texts are rendered."""
+        member, full = state.member(change.member), self._complete(change)
+        if member is None:
+            return state
+        value = self.dialect.change_value(full, self._value(full, member))
+        return state.with_member(change.member, {f"value.{self.dialect.find_key(full)}": value})
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands, by the value in the newest recorded output."""

@@ -201,6 +201,12 @@ class SlurmTarget(NamedTarget):
             return (self._update(change.member, "UNDRAIN", GIVEN_UP),)
         return (self._update(change.member, "RESUME"),)
 
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with our weight, or with our mark on a drained node."""
+        if change.kind == DEWEIGHT:
+            return state.with_member(change.member, weight=mark_weight(change.action))
+        return state.with_member(change.member, {"jobs": "", "leaving": ""}, serving=False, owner=change.action)
+
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands: by the mark in the reason, or the marked weight."""
         member = state.member(change.member)

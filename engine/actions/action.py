@@ -59,6 +59,8 @@ class ActionPlan:
     """How it will be verified."""
     notes: tuple[str, ...] = ()
     """Why this step: what milder step a target lacks, what was tried already."""
+    undo_calls: tuple[str, ...] = ()
+    """The calls that take the change back, rendered from the state before it; empty where it has no undo."""
     by_hand: bool = False
     """Whether a person runs the calls: they are rendered, and never made."""
 

@@ -5,7 +5,8 @@ on: workers, nodes, ports. A target is told apart from the entities of the topol
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 DEWEIGHT, LIMIT, MARK, MIRROR, DRAIN, REQUEUE, BLOCK, EVICT = CHANGE_KINDS = (
     "deweight",
@@ -84,6 +85,14 @@ class TargetState:
     def member(self, name: str) -> MemberState | None:
         """Returns the state of a member; None where the target has no such member."""
         return self.members.get(name)
+
+    def with_member(self, name: str, details: Mapping[str, str] | None = None, **fields: Any) -> "TargetState":
+        """Returns the state with other fields and details of one member; as it is where there is no such member."""
+        member = self.members.get(name)
+        if member is None:
+            return self
+        merged = tuple(sorted({**dict(member.details), **(details or {})}.items()))
+        return replace(self, members={**self.members, name: replace(member, details=merged, **fields)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,10 @@ class PoolRouter:
         version = state.members[change.member].detail("version")
         return SocketCall(self.name, f"{what} {change.member} {change.action} {version}")
 
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with a drained member."""
+        return state.with_member(change.member, {"drained": "yes"}, serving=False, owner=change.action)
+
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a drain stands: by its mark, or by the state alone."""
         now = state.members[change.member]
@@ -205,6 +209,10 @@ class Cluster:
     def render_undo(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:
         """Returns nothing."""
         return ()
+
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state without its pod."""
+        return state.with_member(change.member, {"pod": ""})
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns whether another pod runs there."""

@@ -95,6 +95,12 @@ class SimulatedRouter:
         line = f"ready {change.member}" if change.kind == DRAIN else f"weight {change.member} {before.weight:.0f}"
         return (SocketCall("router", line),)
 
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with the drain, or with the lower weight."""
+        if change.kind == DRAIN:
+            return state.with_member(change.member, serving=False)
+        return state.with_member(change.member, weight=round(100 * change.share))
+
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Compares the member with its former and its wanted state."""
         now = state.members[change.member]

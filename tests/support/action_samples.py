@@ -28,6 +28,7 @@ PLAN = ActionPlan(
     risk="medium",
     blast_radius="replica r2; one of the replicas of chat",
     undo="Set the server to ready.",
+    undo_calls=("set server be/w2 state ready    (to /run/haproxy/admin.sock)",),
     verification="The target reports the new state, the work given to the member follows.",
     notes=("deweight is passed over: what is left there would lose 38 % all the same",),
 )

@@ -39,6 +39,10 @@ class MemoryTarget:
         ours = self.find_standing(change, before, state) == OURS
         return (HttpCall("POST", f"http://router/ready/{change.member}"),) if ours else ()
 
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state without the member."""
+        return state.with_member(change.member, serving=False)
+
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns whether it is drained."""
         member = state.member(change.member)

@@ -162,8 +162,11 @@ def plan_lines(plan: ActionPlan) -> list[Line]:
     """Returns a plan: calls, expected effect, risk, what it touches, undo, how it is verified."""
     out: list[Line] = [line("calls", "title")]
     out += call_lines(plan.calls) or [line("  none: it is made already, or the target was not asked", "dim")]
+    if plan.undo_calls:
+        out += [line("undo", "title"), *call_lines(plan.undo_calls)]
+    undo = "" if plan.undo_calls else plan.undo
     out += fact_lines(
-        *(("effect", plan.effect), ("risk", plan.risk), ("touches", plan.blast_radius), ("undo", plan.undo)),
+        *(("effect", plan.effect), ("risk", plan.risk), ("touches", plan.blast_radius), ("undo", undo)),
         *(("verified by", plan.verification), *(("note", note) for note in plan.notes)),
     )
     return out

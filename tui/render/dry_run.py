@@ -32,10 +32,12 @@ def _change_lines(number: int, change: Mapping[str, Any]) -> list[Line]:
     title = f"{number}. {change['kind']} {change['member']}{share} at {change['target']}"
     out: list[Line] = [((title, "title"), (f"  {change['mitigation']}, mode {change['mode']}", "dim"))]
     out += call_lines(str(call) for call in plan["calls"])
+    if undo := plan.get("undo_calls"):
+        out += [line("  undo", "label"), *call_lines(str(call) for call in undo)]
     if change["trouble"]:
         out.append(line(f"  no calls: {change['trouble']}", "warn"))
     out += fact_lines(
-        *((name, str(plan[key])) for name, key in _PLAN_FACTS),
+        *((name, str(plan[key])) for name, key in _PLAN_FACTS if not (key == "undo" and undo)),
         *(("note", str(note)) for note in plan["notes"]),
         *(("would wait", str(block)) for block in change["blocks"]),
     )

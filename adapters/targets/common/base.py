@@ -7,7 +7,7 @@ idempotent.
 """
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from skewscope.adapters.targets.common.calls import Call
 from skewscope.engine.actions.change import Change, ChangeSupport, MemberState, TargetState
@@ -69,6 +69,14 @@ class Target(Protocol):
         """
         ...
 
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state as a change leaves it, as far as its undo is rendered from it. Pure.
+
+        Raises:
+            TargetError: the target cannot carry out this change.
+        """
+        ...
+
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns whether a change is ABSENT, OURS, or the member is in a FOREIGN state."""
         ...
@@ -101,13 +109,4 @@ class Target(Protocol):
         Raises:
             TargetError: the member gave no answer.
         """
-        ...
-
-
-@runtime_checkable
-class ByHandTarget(Protocol):
-    """A target whose calls a person runs, and takes back without that the target has to report the change."""
-
-    def render_restore(self, change: Change, before: MemberState, state: TargetState) -> tuple[Call, ...]:
-        """Returns the calls that give a member its former value, whatever its present one is."""
         ...

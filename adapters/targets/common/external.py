@@ -103,6 +103,10 @@ class ExternalTarget(NamedTarget):
             return ()
         return (self._render(UNDO, change, before=before), self._render(VERIFY, change, wanted="undone"))
 
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state with our mark."""
+        return state.with_member(change.member, {f"mark.{change.kind}": change.action}, owner=change.action)
+
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:  # noqa: ARG002 - protocol
         """Returns where a change stands, by the owner mark that the hook reports."""
         member = state.member(change.member)

@@ -143,6 +143,10 @@ def check_names(fields: FieldReader, at: FieldPath, members: Iterable[tuple[str,
             fields.add_problem((*at, entity), f"{member!r:.80}", what)
 
 
+VERSION_THEN = "(the version that the change gives it)"
+"""Stands in a preview of an undo for the version of an object, which only the server can tell."""
+
+
 def render_patch(url: str, version: str, values: Mapping[str, Any]) -> HttpCall:
     """Returns a merge patch that rests on one version of an object; lists in it replace those of the object."""
     metadata = {**values.get("metadata", {}), "resourceVersion": version}

@@ -9,6 +9,7 @@ from skewscope.adapters.targets.common.calls import HttpCall
 from skewscope.adapters.targets.common.counters import sum_by_label
 from skewscope.adapters.targets.common.probe import ProbeSettings, measure_probe
 from skewscope.adapters.targets.common.registration import (
+    REGISTERED,
     REMOVAL_SUPPORT,
     check_worker_urls,
     find_removal,
@@ -78,6 +79,10 @@ class WorkerRouter(NamedTarget):
         call = HttpCall("GET", f"{self.settings.url}/workers")
         answer = await request_ok(call, self.settings.options)
         return parse_workers(answer.body, call.describe())
+
+    def predict(self, change: Change, state: TargetState) -> TargetState:
+        """Returns the state without the worker."""
+        return state.with_member(change.member, {REGISTERED: "no"}, serving=False)
 
     def find_standing(self, change: Change, before: MemberState, state: TargetState) -> str:
         """Returns where a change stands: by whether the router has the worker."""

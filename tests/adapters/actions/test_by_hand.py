@@ -10,7 +10,7 @@ from skewscope.adapters.actions.dry_run import plan_changes
 from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.actions.summary import describe_news
 from skewscope.adapters.targets.common.base import TargetError
-from skewscope.adapters.targets.common.calls import Call, SocketCall
+from skewscope.adapters.targets.common.calls import Call
 from skewscope.engine.actions.action import (
     APPLIED,
     APPLYING,
@@ -23,7 +23,7 @@ from skewscope.engine.actions.action import (
     UNDONE,
     VERIFIED,
 )
-from skewscope.engine.actions.change import DRAIN, Change, ChangeSupport, MemberState, TargetState
+from skewscope.engine.actions.change import DRAIN, ChangeSupport, TargetState
 from skewscope.engine.actions.limits import ActionLimits
 from tests.support.acting_world import ActingWorld, SimulatedFault, SimulatedRouter
 
@@ -47,9 +47,6 @@ class HandRouter(SimulatedRouter):
 
     async def make_call(self, call: Call) -> None:
         raise AssertionError(f"a call was made: {call}")
-
-    def render_restore(self, change: Change, _before: MemberState, _state: TargetState) -> tuple[Call, ...]:
-        return (SocketCall("router", f"ready {change.member}"),)
 
 
 def make_world(*faults: SimulatedFault, reports: bool = False, settings: ActionSettings = ACT) -> ActingWorld:
@@ -76,6 +73,7 @@ def test_the_mode_act_proposes_and_an_approval_waits_for_a_person():
     assert (proposal.state, proposal.plan.by_hand) == (PROPOSED, True)
     assert proposal.plan.calls == ("drain r2    (to router)",)
     assert proposal.plan.undo == "ready r2 (to router)"
+    assert proposal.plan.undo_calls == ("ready r2    (to router)",)
     assert "A person says that it was run" in proposal.plan.verification
     with pytest.raises(ActionRequestError, match="waits for nobody"):
         say(world, "confirm")

@@ -68,6 +68,7 @@ def test_nothing_is_done_by_default_and_a_proposal_waits_for_a_person():
     action = only(world)
     assert action.state == PROPOSED
     assert action.plan.calls == ("drain r2    (to router)",)
+    assert action.plan.undo_calls == ("ready r2    (to router)",)
     assert world.router.lines == []
     world.run(900)
     assert only(world).state == EXPIRED
@@ -237,3 +238,14 @@ def test_where_a_change_is_impossible_the_next_one_is_planned():
     world.router.weights = dict.fromkeys(world.router.names, 1.0)
     world.run(300)
     assert only(world).change.kind == "drain"
+
+
+def test_the_undo_of_a_plan_restores_the_state_in_which_it_began():
+    world = ActingWorld(faults=(replace(ILL, speed=0.7),), demand=2.7, settings=ActionSettings(mode="propose"))
+    world.run(80)
+    proposal = only(world)
+    assert proposal.plan.undo_calls == ("weight r2 100    (to router)",)
+    world.router.carry_out("weight r2 90")
+    asyncio.run(world.coordinator.approve(proposal.id, "ann", "looked at it"))
+    world.run(5)
+    assert only(world).plan.undo_calls == ("weight r2 90    (to router)",)

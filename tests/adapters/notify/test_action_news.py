@@ -49,7 +49,11 @@ def act(writer, t, action, state):
 def test_news_go_where_the_incident_was_reported(writer):
     report(writer, 100.0, [ONE])
     act(writer, 101.0, PROPOSAL, PROPOSED)
-    waits = f"drain w2 at front: proposed; approve it with `skewscope act approve {PROPOSAL.id} --why REASON`"
+    waits = (
+        "drain w2 at front: proposed; calls: set server be/w2 state drain (to /run/haproxy/admin.sock); "
+        "undo: set server be/w2 state ready (to /run/haproxy/admin.sock); "
+        f"approve it with `skewscope act approve {PROPOSAL.id} --why REASON`"
+    )
     assert news(writer) == [(101.0, waits)]
     assert news(writer, "pager") == []
 

@@ -103,7 +103,7 @@ def test_show_tells_calls_evidence_and_what_to_do_next():
         "94 % sure, critical",
         "12.4 ms",
         "no new requests go to the slow replica",
-        "Set the server to ready.",
+        "set server be/w2 state ready (to /run/haproxy/admin.sock)",
         f"skewscope act approve {PROPOSAL.id} --why REASON",
     ):
         assert text in told, text
