@@ -60,6 +60,10 @@ def _place(action: Action) -> Entity:
     return Entity("group", scope.entity) if scope.kind == "replica" else Entity("node", scope.nodes[0])
 
 
+def _approve_by_policy(action: Action, t: float) -> Action:
+    return action.move(t, APPROVED, "approved by policy", approved_by=POLICY, approved_at=t)
+
+
 @dataclass
 class _Work:
     """What is known of one target between jobs."""
@@ -130,9 +134,18 @@ class Coordinator:
             lapsed = self.steps.lapse(one)
             if lapsed is not one:
                 yield one, lapsed, f"action expired: {lapsed.ending}"
+            elif self._is_doubt_gone(one):
+                yield one, _approve_by_policy(one, self.view.t), f"action approved: {one.title}; its doubt is gone"
             elif one.is_in_place and one.change.target not in self.planner.targets and one.waiting != LOST_TARGET:
                 stuck = replace(one, stuck=True, waiting=LOST_TARGET).note(self.view.t, LOST_TARGET)
                 yield one, stuck, f"action is stuck: {LOST_TARGET}"
+
+    def _is_doubt_gone(self, action: Action) -> bool:
+        """Returns whether the policy may approve by now what it left to a person because of a doubt."""
+        incident = self.view.incidents.get(action.reason.incident)
+        if incident is None or action.state != PROPOSED or not action.waiting:
+            return False
+        return self.steps.mode_of(action) == ACT and not self.steps.find_doubt(incident)
 
     def _list_unsaved(self) -> Iterator[tuple[Action, Action, str]]:
         """Yields the actions that went on while the store could not be written."""
@@ -263,9 +276,13 @@ class Coordinator:
         if action is None:
             return
         t = self.view.t
-        if mode == ACT:
-            action = action.move(t, APPROVED, "approved by policy", approved_by=POLICY, approved_at=t)
-        note = AuditNote(t, POLICY if mode == ACT else "planner", f"action {action.state}: {action.title}")
+        doubt = self.steps.find_doubt(incident) if mode == ACT else ""
+        if doubt:
+            action = replace(action, waiting=doubt).note(t, f"waits for a person: {doubt}")
+        elif mode == ACT:
+            action = _approve_by_policy(action, t)
+        who = POLICY if action.approved_by else "planner"
+        note = AuditNote(t, who, f"action {action.state}: {action.title}" + (f"; {doubt}" if doubt else ""))
         async with self.steps.starting:
             # The target took its time: by now the incident may be another one, or have its action.
             now = self.view.incidents.get(incident.id)

@@ -19,7 +19,7 @@ from skewscope.adapters.actions.surroundings import read_surroundings
 from skewscope.adapters.actions.traffic import check_traffic
 from skewscope.adapters.actions.view import IncidentView
 from skewscope.adapters.targets.common.base import Target, TargetError
-from skewscope.engine.actions import by_hand, lifecycle
+from skewscope.engine.actions import by_hand, lifecycle, witnesses
 from skewscope.engine.actions.action import (
     APPLIED,
     APPLYING,
@@ -35,6 +35,7 @@ from skewscope.engine.actions.action import (
 from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, OURS
 from skewscope.engine.actions.lifecycle import Observation
 from skewscope.engine.actions.limits import DAY, find_blocks
+from skewscope.engine.model.incident import Incident
 
 POLICY = "policy"
 """Who approves in the mode `act`."""
@@ -141,6 +142,10 @@ class ActionSteps:
             return f"the mode is {OBSERVE}"
         return next(self.settings.find_obstacles(incident), "")
 
+    def find_doubt(self, incident: Incident) -> str:
+        """Returns why an incident is no ground for a change that no person has approved; '' for none."""
+        return witnesses.find_doubt(incident)
+
     # --- begin
 
     async def _begin(self, target: Target, action: Action) -> None:
@@ -156,8 +161,12 @@ class ActionSteps:
             t = self.view.t
             if self.lapse(action) is not action:
                 return  # The next step lets it expire.
-            if self.mode_of(action) == PROPOSE and action.approved_by == POLICY:
-                waits = action.move(t, PROPOSED, f"the mode is {PROPOSE} now", approved_by="", approved_at=None)
+            incident = self.view.incidents.get(action.reason.incident)
+            doubt = self.find_doubt(incident) if incident is not None else ""
+            if action.approved_by == POLICY and (doubt or self.mode_of(action) == PROPOSE):
+                why = doubt or f"the mode is {PROPOSE} now"
+                waits = action.move(t, PROPOSED, why, approved_by="", approved_at=None)
+                waits = replace(waits, waiting=doubt)
                 await self._settle(action, waits, "action proposed again: it waits for a person")
                 return
             blocks = find_blocks(action, self.book.actions.values(), self.settings.limits, around, t)

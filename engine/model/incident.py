@@ -32,6 +32,8 @@ LIKELY_CONFIDENCE = 0.4
 maximises F1 (Z. Lipton, C. Elkan, B. Narayanaswamy, "Optimal thresholding of classifiers to maximize F1 measure",
 2014)."""
 WORD = re.compile(r"[\w-]+")
+MAX_WITNESSES = 8
+"""Senders of an incident's evidence that are named."""
 MAX_LOCATIONS = 3
 """Locations named in a remark on a candidate."""
 
@@ -157,6 +159,8 @@ class Incident:
     """Of a symptom: id of the signal that would best tell its candidates apart; '' where none would."""
     summary: str = ""
     """Of a symptom: what is abnormal, where, since when and by how much, in one sentence."""
+    witnesses: tuple[str, ...] = ()
+    """Senders of the telemetry on which the evidence for it rests, at most MAX_WITNESSES; empty if unknown."""
 
     @property
     def is_symptom(self) -> bool:
@@ -206,6 +210,7 @@ class Incident:
             ],
             "decides": self.decides,
             "summary": self.summary,
+            "witnesses": list(self.witnesses),
             "elsewhere": {condition: list(names) for condition, names in self.elsewhere},
             "competing": [asdict(c) for c in self.competing],
             "explained_by": None if self.explained_by is None else asdict(self.explained_by),
@@ -256,6 +261,7 @@ def parse_incident(fields: Mapping[str, Any]) -> Incident:
         probabilities=probabilities,
         decides=fields.get("decides", ""),
         summary=fields.get("summary", ""),
+        witnesses=tuple(fields.get("witnesses", ())),
     )
 
 
@@ -266,6 +272,7 @@ def upgrade_incident(fields: Mapping[str, Any]) -> dict[str, Any]:
         "kind": DIAGNOSIS,
         "decides": "",
         "summary": "",
+        "witnesses": [],
         **fields,
         "version": INCIDENT_VERSION,
         "explained_by": None if explanation is None else asdict(explanation),

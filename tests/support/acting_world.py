@@ -313,6 +313,7 @@ def build_incident(fault: SimulatedFault, t: float) -> Incident:
         *("resolved" if resolved else "firing", opened, over if resolved else None, "critical", 0.95, 1.0),
         *(Impact("round rate", -loss, "1"), BlastRadius(1, 1, 1), "a-rule", "hash"),
         mitigations=(Advice(MITIGATION, "router", "it is slow"),),
+        witnesses=(fault.replica, "probe"),
     )
 
 

@@ -98,6 +98,18 @@ def test_an_unsure_diagnosis_and_a_symptom_never_act(monkeypatch):
         assert not run_world(ILL).coordinator.actions
 
 
+def test_one_witness_waits_for_a_person_until_a_second_one_agrees(monkeypatch):
+    build, witnesses = acting_world.build_incident, ("n9",)
+    monkeypatch.setattr(acting_world, "build_incident", lambda f, t: replace(build(f, t), witnesses=witnesses))
+    world = run_world(ILL, seconds=90)
+    action = only(world)
+    assert (action.state, action.approved_by, world.router.lines) == (PROPOSED, "", [])
+    assert "only n9 reports it" in action.waiting
+    witnesses = ("n9", "n10")
+    world.run(10)
+    assert (only(world).id, only(world).approved_by, world.router.lines) == (action.id, "policy", ["drain r2"])
+
+
 def test_a_replica_that_falls_ill_while_another_is_out_stays_in_use():
     other = SimulatedFault("r1", T0 + 100, T0 + 600, 0.3)
     world = run_world(ILL, other)
