@@ -19,7 +19,7 @@ from skewscope.adapters.actions.action_book import (
 )
 from skewscope.adapters.actions.planner import ImpossibleChangeError, Planner
 from skewscope.adapters.actions.settings import ACT, ActionSettings
-from skewscope.adapters.actions.steps import LOST_TARGET, POLICY, ActionSteps, Measure, describe_trouble
+from skewscope.adapters.actions.steps import POLICY, ActionSteps, Measure, describe_trouble
 from skewscope.adapters.actions.view import IncidentView
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.engine.actions import by_hand, lifecycle
@@ -136,9 +136,9 @@ class Coordinator:
                 yield one, lapsed, f"action expired: {lapsed.ending}"
             elif self._is_doubt_gone(one):
                 yield one, _approve_by_policy(one, self.view.t), f"action approved: {one.title}; its doubt is gone"
-            elif one.is_in_place and one.change.target not in self.planner.targets and one.waiting != LOST_TARGET:
-                stuck = replace(one, stuck=True, waiting=LOST_TARGET).note(self.view.t, LOST_TARGET)
-                yield one, stuck, f"action is stuck: {LOST_TARGET}"
+            elif one.is_in_place and (loss := self.planner.find_loss(one)) and one.waiting != loss:
+                stuck = replace(one, stuck=True, waiting=loss).note(self.view.t, loss)
+                yield one, stuck, f"action is stuck: {loss}"
 
     def _is_doubt_gone(self, action: Action) -> bool:
         """Returns whether the policy may approve by now what it left to a person because of a doubt."""
@@ -182,6 +182,7 @@ class Coordinator:
         """Returns the actions at a target that have to go on: undoing first, then what is under way, then the rest."""
         order = (UNDOING, APPLYING, APPLIED, VERIFIED, APPROVED)
         mine = [one for one in self.actions.values() if one.state in order and one.change.target == target.name]
+        mine = [one for one in mine if not self.planner.find_loss(one)]
         due = [one for one in mine if one.next_try <= t]
         return [one.id for one in sorted(due, key=lambda one: (order.index(one.state), one.created, one.id))]
 
@@ -303,6 +304,8 @@ class Coordinator:
     def take_over(self, before: "Coordinator") -> None:
         """Goes on with the actions of a coordinator that was closed, with what it saw last, and with its locks."""
         self.book = self.steps.book = before.book
+        for id_, action in self.book.actions.items():
+            self.book.actions[id_] = self.planner.follow_system(action)
         self.view = self.steps.view = before.view
 
     def replace_all(self, actions: Iterable[Action], t: float) -> None:
@@ -313,7 +316,8 @@ class Coordinator:
     def resume(self, actions: Iterable[Action], t: float) -> None:
         """Takes over stored actions after a start; those under way go on at the next step."""
         for stored in actions:
-            self.book.actions[stored.id] = replace(stored, next_try=min(stored.next_try, t))
+            action = self.planner.follow_system(stored)
+            self.book.actions[stored.id] = replace(action, next_try=min(action.next_try, t))
 
     # --- what persons ask for
 
@@ -360,12 +364,12 @@ class Coordinator:
         """
 
         def choose(action: Action) -> Action:
-            is_lost = action.is_in_place and action.change.target not in self.planner.targets
-            if action.state not in (APPLYING, APPLIED, VERIFIED) and not is_lost:
+            loss = self.planner.find_loss(action) if action.is_in_place else ""
+            if action.state not in (APPLYING, APPLIED, VERIFIED) and not loss:
                 raise ActionRequestError(f"{id_} is {action.state}: nothing of it is in place")
             t, said = self.view.t, f"asked by {who}: {why}"
-            if is_lost:
-                given_up = f"{said}; {LOST_TARGET}, and what it changed there stays"
+            if loss:
+                given_up = f"{said}; {loss}, and what it changed there stays"
                 return action.move(t, OVERRIDDEN, given_up, ending=given_up, ended_by=who, stuck=False)
             return lifecycle.begin_undo(action, said, t, who)
 

@@ -14,6 +14,11 @@ from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
 
+LOST_TARGET = "its target is not in the config"
+OTHER_SYSTEM = "the config names another system for its target"
+LOST_MEMBER = "its target does not name the member any more"
+LOSSES = (LOST_TARGET, OTHER_SYSTEM, LOST_MEMBER)
+"""Why a change in place cannot be read or taken back: it stays as it is, and so does what others did there."""
 MAX_REASON = 120
 """Characters of the reason that is written to a target."""
 
@@ -30,6 +35,24 @@ class Planner:
     catalogue: Catalogue
     targets: Mapping[str, Target] = field(default_factory=dict)
     """By name."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """Of the systems that the targets are, by name."""
+
+    def find_loss(self, action: Action) -> str:
+        """Returns why the system at which an action is made cannot be reached by its target, one of LOSSES, or ''."""
+        target = self.targets.get(action.change.target)
+        if target is None:
+            return LOST_TARGET
+        if action.fingerprint not in ("", self.fingerprints.get(target.name, "")):
+            return OTHER_SYSTEM
+        return "" if action.change.member in target.members.values() else LOST_MEMBER
+
+    def follow_system(self, action: Action) -> Action:
+        """Returns an action at the target that is its system now, whatever its name; as it is where there is none."""
+        names = [name for name, each in self.fingerprints.items() if each == action.fingerprint]
+        if not names or action.change.target in names:
+            return action
+        return replace(action, change=replace(action.change, target=names[0]))
 
     def list_options(self, incident: Incident, past: Iterable[Action], settings: ActionSettings) -> tuple[Option, ...]:
         """Returns the changes that may be planned for an incident, in order."""
@@ -61,6 +84,7 @@ class Planner:
         except TargetError as error:
             raise ImpossibleChangeError(str(error)) from None
         action = Action(change.action, PROPOSED, change, reason, option.scope, plan, t, option.reversible)
+        action = replace(action, fingerprint=self.fingerprints.get(target.name, ""))
         return action.note(t, "planned"), mode
 
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from skewscope.adapters.actions.action_book import ActionBook, AuditNote
 from skewscope.adapters.actions.carry_out import ForeignStateError, make_change, read_member, undo_change
-from skewscope.adapters.actions.planner import Planner, add_undo
+from skewscope.adapters.actions.planner import LOSSES, Planner, add_undo
 from skewscope.adapters.actions.probing import probe_member
 from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
 from skewscope.adapters.actions.surroundings import read_surroundings
@@ -39,7 +39,6 @@ from skewscope.engine.model.incident import Incident
 
 POLICY = "policy"
 """Who approves in the mode `act`."""
-LOST_TARGET = "its target is not in the config"
 
 Measure = Callable[[Action, float], Measurement]
 
@@ -88,7 +87,7 @@ class ActionSteps:
         if lapsed is not action:
             await self._settle(action, lapsed, f"action expired: {lapsed.ending}")
             return
-        if action.waiting == LOST_TARGET:
+        if action.waiting in LOSSES:
             found = replace(action, stuck=False, waiting="")
             self.book.replace(action, found)
             action = found
@@ -136,8 +135,8 @@ class ActionSteps:
         incident = self.view.incidents.get(action.reason.incident)
         if incident is None or incident.state != "firing":
             return "the incident is over"
-        if action.change.target not in self.planner.targets:
-            return LOST_TARGET
+        if loss := self.planner.find_loss(action):
+            return loss
         if self.mode_of(action) == OBSERVE:
             return f"the mode is {OBSERVE}"
         return next(self.settings.find_obstacles(incident), "")

@@ -1,7 +1,7 @@
 """Actions of a controller: their coordinator, and its connections to config, store, ticks and other controllers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from skewscope.adapters.actions.action_book import STARTING, ActionStoreError
@@ -9,13 +9,15 @@ from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.effect import EffectMeter
 from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.controller.action_failover import ActionFailover, SharedActions
-from skewscope.adapters.controller.config import ControllerConfig
+from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.store import Store, StoreError
 from skewscope.adapters.controller.tick_pipeline import TickResult
 from skewscope.adapters.targets import target_kinds
 from skewscope.adapters.targets.common.base import Target
+from skewscope.adapters.targets.common.fingerprint import fingerprint, list_identity, list_members
 from skewscope.engine.actions.action import Action
+from skewscope.engine.actions.change import Change
 from skewscope.engine.advice.advice import ContextFact
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem
@@ -67,7 +69,7 @@ class ActionService:
         self.effects = EffectMeter(config.topology, self.catalogue) if targets else None
         self.coordinator = Coordinator(
             config.actions,
-            Planner(config.topology, self.catalogue, targets),
+            Planner(config.topology, self.catalogue, targets, _fingerprints(config)),
             self.store,
             self.effects.measure if self.effects is not None else None,
             may_act=self._may_act,
@@ -105,15 +107,12 @@ class ActionService:
         """Checks that another config leaves each target there that an action has changed.
 
         Raises:
-            InputError: it drops one, whose change nobody could take back any more.
+            InputError: it drops one, or names another system for it, whose change nobody could take back any more.
         """
-        before = {one.name: one.kind for one in self.config.targets}
-        after = {one.name: one.kind for one in config.targets}
         problems = []
         for one in self.coordinator.actions.values():
-            name = one.change.target
-            if one.is_in_place and name in before and after.get(name) != before[name]:
-                found = f"no {before[name]} {name!r}, where {one.id} is in place: {one.title}"
+            if one.is_in_place and (found := describe_orphaning(one.change, self.config.targets, config.targets)):
+                found = f"{found}, where {one.id} is in place: {one.title}"
                 hint = f"Undo it first: skewscope act undo {one.id} --why REASON"
                 problems.append(Problem(str(config.path), 0, "targets", found, "each target that is in use", hint))
         if problems:
@@ -134,3 +133,32 @@ class ActionService:
     async def close(self) -> None:
         """Waits for the jobs under way; what they have stored is continued by the next run, or the next leader."""
         await self.coordinator.close()
+
+
+def _fingerprints(config: ControllerConfig) -> dict[str, str]:
+    return {one.name: fingerprint(one.kind, one.settings) for one in config.targets}
+
+
+def describe_orphaning(change: Change, before: Iterable[ComponentConfig], after: Iterable[ComponentConfig]) -> str:
+    """Returns how other targets would leave a change behind at its system; '' where one of them still reaches it.
+
+    Args:
+        change: a change in place.
+        before: the targets of the present config. A change whose target is not among them is lost already.
+        after: those of the next one.
+    """
+    present = next((one for one in before if one.name == change.target), None)
+    if present is None or change.member not in list_members(present.settings):
+        return ""
+    system = fingerprint(present.kind, present.settings)
+    same = [one for one in after if fingerprint(one.kind, one.settings) == system]
+    if any(change.member in list_members(one.settings) for one in same):
+        return ""
+    if same:
+        return f"no member {change.member!r} of {same[0].name!r}"
+    named = next((one for one in after if (one.kind, one.name) == (present.kind, present.name)), None)
+    if named is None:
+        return f"no {present.kind} {present.name!r}"
+    was = set(list_identity(present.kind, present.settings))
+    others = sorted(name for name, value in list_identity(named.kind, named.settings) if (name, value) not in was)
+    return f"another system for {present.name!r} (its {', '.join(others)} changed)"

@@ -24,6 +24,7 @@ from skewscope.adapters.fleet.fleet_settings import FleetSettings
 from skewscope.adapters.formats.file_kinds import find_refusal, has_anything, has_file, has_folder
 from skewscope.adapters.sources import source_kinds
 from skewscope.adapters.targets import target_kinds
+from skewscope.adapters.targets.common.fingerprint import name_by_content
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb import yamlfile
@@ -39,7 +40,7 @@ GIB = 1 << 30
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8470
 MAX_COMPONENTS = 1000
 """Maximum number of sources, and of notifiers."""
-DEFAULT_NAMES = {"sources": "source", "tell": "teller", "targets": "target"}
+DEFAULT_NAMES = {"sources": "source", "tell": "teller"}
 MAX_TOKENS = 20_000
 LOCAL_HOSTS = ("localhost",)
 
@@ -473,7 +474,7 @@ def _parse_components(
             fields.add_problem(at, type_label(fields.value_at(at)), "a mapping with kind and name")
             continue
         kind = fields.text((*at, "kind"), choice=known)
-        name = fields.text((*at, "name")) or f"{DEFAULT_NAMES[what]} {at[-1]}"
+        name = fields.text((*at, "name")) or _default_name(what, at, fields.value_at(at), kind)
         if fields.value_at((*at, "kind")) is None:
             fields.add_problem((*at, "kind"), "no value", "the field 'kind'")
         if name in found or name in used:
@@ -487,3 +488,8 @@ def _parse_components(
                 )
             paths.setdefault(path, name)
     return tuple(found.values())
+
+
+def _default_name(what: str, at: FieldPath, entry: Mapping[str, Any], kind: str) -> str:
+    """Returns the name of an entry without one. What is changed at a target outlives its place in the list."""
+    return name_by_content(kind, entry) if what == "targets" else f"{DEFAULT_NAMES[what]} {at[-1]}"

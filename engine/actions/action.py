@@ -167,6 +167,8 @@ class Action:
     """What it waits for; '' for nothing."""
     stuck: bool = False
     """Whether a person has to look at it: its undo failed several times, or its target is gone. It is still tried."""
+    fingerprint: str = ""
+    """Of the system at which the change is made, by the content of its settings; '' where it is not known."""
     good_probes: int = 0
     """Probes in a row that found the member as quick as its peers."""
     history: tuple[tuple[float, str], ...] = ()
@@ -247,6 +249,7 @@ SIMPLE_FIELDS = (
     "next_try",
     "waiting",
     "stuck",
+    "fingerprint",
     "good_probes",
 )
 """Fields whose values are JSON values."""

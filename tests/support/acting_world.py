@@ -201,6 +201,8 @@ class ActingWorld:
     has_probe: bool = True
     more_targets: tuple[Target, ...] = ()
     """Beside the router."""
+    systems: Mapping[str, str] = field(default_factory=dict)
+    """Fingerprints of the targets, by name."""
     spawn: Spawn | None = field(default_factory=lambda: run_now)
     """None for tasks of the event loop."""
     router: SimulatedRouter = field(init=False)
@@ -224,7 +226,8 @@ class ActingWorld:
 
     def create_coordinator(self) -> Coordinator:
         """Returns a coordinator as a controller that was just started has it."""
-        planner = Planner(self.topology, catalogue(), {one.name: one for one in (self.router, *self.more_targets)})
+        targets = {one.name: one for one in (self.router, *self.more_targets)}
+        planner = Planner(self.topology, catalogue(), targets, self.systems)
         made = Coordinator(self.settings, planner, self.store, self.measure, self.spawn)
         made.resume(self.store.load(), self.t)
         return made

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from skewscope.adapters.actions.planner import OTHER_SYSTEM
 from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import SocketCall
@@ -137,6 +138,36 @@ def test_a_person_gives_up_a_change_at_a_target_that_is_gone():
     given_up = asyncio.run(world.coordinator.undo(only(world).id, "ann", "it was taken down"))
     assert given_up.state == OVERRIDDEN
     assert given_up.ending.endswith("its target is not in the config, and what it changed there stays")
+
+
+def test_another_system_by_the_same_name_is_left_alone_with_what_a_person_did_there():
+    world = ActingWorld(faults=(replace(ILL, end=T0 + 300),), systems={"router": "one"})
+    world.run(200)
+    router, world.router = world.router, SimulatedRouter(world.router.names)
+    world.router.carry_out("drain r2")
+    world.systems = {"router": "two"}
+    world.restart()
+    world.run(400)
+    action = only(world)
+    assert (action.state, action.stuck, action.waiting) == (VERIFIED, True, OTHER_SYSTEM)
+    assert world.router.lines == ["drain r2"], "what a person did stays"
+    world.router, world.systems = router, {"router": "one"}
+    world.restart()
+    world.run(100)
+    assert (only(world).state, only(world).stuck) == (UNDONE, False)
+    assert world.is_restored()
+
+
+def test_a_change_follows_its_system_to_another_name():
+    world = ActingWorld(faults=(replace(ILL, end=T0 + 300),), systems={"router": "one"})
+    world.run(200)
+    world.router.name, world.systems = "front", {"front": "one", "router": "two"}
+    world.more_targets = (SimulatedRouter(world.router.names),)
+    world.restart()
+    world.run(200)
+    assert (only(world).state, only(world).change.target) == (UNDONE, "front")
+    assert world.is_restored()
+    assert world.more_targets[0].lines == []
 
 
 def test_a_proposal_for_a_target_that_is_gone_expires():

@@ -19,6 +19,7 @@ from skewscope.adapters.controller.config import ComponentConfig, ControllerConf
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.store import Store, StoreError
+from skewscope.adapters.targets.common.fingerprint import fingerprint
 from skewscope.adapters.targets.common.external import ExternalSettings
 from skewscope.adapters.targets.common.settings import TargetSettings
 from skewscope.adapters.targets.exec import ExecSettings
@@ -284,14 +285,15 @@ def test_a_reload_that_drops_a_target_in_use_is_refused(tmp_path):
     world = ActingWorld()
     before = ControllerConfig(tmp_path / "c.yaml", tmp_path / "t.yaml", world.topology, targets=(target,))
     before = replace(before, store=tmp_path / "s.db")
-    alone = build_action(state="verified", change=Change("drain", "front", "w0", "a-1"))
+    system = fingerprint(target.kind, target.settings)
+    alone = build_action(state="verified", change=Change("drain", "front", "w0", "a-1"), fingerprint=system)
 
     async def scenario():
         controller = Controller(before)
         await controller.start()
         controller.actions.coordinator.resume([alone], T0)
         renamed = replace(target, name="back")
-        for after in ((), (renamed,), (replace(target, kind="webhook"),)):
+        for after in ((), (replace(target, kind="webhook"),)):
             with pytest.raises(InputError) as told:
                 await controller.reload(replace(before, targets=after))
             (problem,) = told.value.problems
@@ -299,6 +301,8 @@ def test_a_reload_that_drops_a_target_in_use_is_refused(tmp_path):
             assert controller.config.targets == (target,)
         await controller.reload(replace(before, targets=(target, renamed), actions=PROPOSE))
         assert "a-1" in controller.actions.coordinator.actions
+        await controller.reload(replace(before, targets=(renamed,)))
+        assert controller.actions.coordinator.actions["a-1"].change.target == "back", "the same system by another name"
         done = replace(alone, state="undone")
         controller.actions.coordinator.resume([done], T0)
         assert await controller.reload(replace(before, targets=())) == ()
