@@ -8,7 +8,6 @@ import http.client
 import json
 import os
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Mapping
@@ -16,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
+
+from skewscope.adapters.config.tls_context import ClientTls, client_context
 
 MAX_RESPONSE_BYTES = 1 << 20
 """Limit on a response."""
@@ -211,7 +212,7 @@ class Health:
         where = where.rpartition("@")[2]
         if scheme == "http":
             return http.client.HTTPConnection(where, timeout=timeout)
-        context = ssl.create_default_context(cafile=self.ca_file or None)
+        context = client_context(ClientTls(self.ca_file))
         return http.client.HTTPSConnection(where, timeout=timeout, context=context)
 
 

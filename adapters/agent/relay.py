@@ -3,7 +3,6 @@
 import http.client
 import io
 import logging
-import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 from skewscope.adapters.agent.collectors.counter_names import Sample
 from skewscope.adapters.agent.collectors.kernel_files import ReadFailures
 from skewscope.adapters.agent.config import RelayTarget
+from skewscope.adapters.config.tls_context import ClientTls, client_context
 from skewscope.adapters.formats.openmetrics import ExpositionReader
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import SeriesKey
@@ -62,7 +62,7 @@ def _http_connection(host: str, port: int | None, target: RelayTarget) -> http.c
 
 
 def _https_connection(host: str, port: int | None, target: RelayTarget) -> http.client.HTTPConnection:
-    return http.client.HTTPSConnection(host, port, timeout=target.timeout, context=ssl.create_default_context())
+    return http.client.HTTPSConnection(host, port, timeout=target.timeout, context=client_context(ClientTls()))
 
 
 def _read_chunks(answer: http.client.HTTPResponse, target: RelayTarget) -> Iterator[bytes]:

@@ -1,12 +1,10 @@
 """Settings that notifiers share."""
 
-from pathlib import Path
-
-from skewscope.adapters.config.fields import read_bool, read_number, read_path
+from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.notify.base import NotificationScope
 from skewscope.adapters.sources.common.base import redact_message
 from skewscope.adapters.sources.common.http_client import FetchOptions
-from skewscope.adapters.sources.common.scrape_settings import parse_bearer
+from skewscope.adapters.sources.common.request_settings import REQUEST_FIELDS, parse_request_options
 from skewscope.adapters.sources.common.targets import TargetDiscovery, target_url
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.kb.field_reader import FieldReader
@@ -16,7 +14,7 @@ SCOPE_FIELDS = ("name", "note", "least", "after")
 """Fields of every notifier."""
 SYMPTOM_FIELDS = ("symptoms",)
 """Fields of notifiers that may send symptoms."""
-HTTP_FIELDS = ("timeout", "bearer", "trust")
+HTTP_FIELDS = ("timeout", *REQUEST_FIELDS)
 """Fields of notifiers that use HTTP."""
 MAX_ANSWER = 1 << 16
 """Maximum bytes of an answer."""
@@ -32,12 +30,9 @@ def read_scope(fields: FieldReader, at: FieldPath, after: float = 0.0) -> Notifi
 
 
 def read_fetch_options(fields: FieldReader, at: FieldPath) -> FetchOptions:
-    """Parses timeout, bearer token and CA file of requests."""
-    folder = Path(fields.document.file).parent
+    """Parses timeout, credentials, CA file and proxy of requests."""
     timeout = read_number(fields, (*at, "timeout"), 5.0, (0.1, 60.0))
-    return FetchOptions(
-        timeout, MAX_ANSWER, parse_bearer(fields, (*at, "bearer"), folder), read_path(fields, (*at, "trust"))
-    )
+    return parse_request_options(fields, at, timeout, MAX_ANSWER)
 
 
 def read_urls(fields: FieldReader, at: FieldPath, path: str) -> tuple[str, ...]:

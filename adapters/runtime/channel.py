@@ -3,11 +3,11 @@
 import http.client
 import json
 import os
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from skewscope.adapters.config.tls_context import ClientTls, client_context
 from skewscope.adapters.formats.row_protocol import CONTENT_TYPE, ROWS_PATH
 
 MAX_RESPONSE_BYTES = 1 << 16
@@ -100,9 +100,8 @@ class Channel:
         host = parts.hostname or ""
         if parts.scheme == "http":
             return http.client.HTTPConnection(host, parts.port, timeout=self._timeout)
-        context = ssl.create_default_context(cafile=self._endpoint.ca_file or None)
-        if self._endpoint.certificate_file:
-            context.load_cert_chain(self._endpoint.certificate_file, self._endpoint.key_file)
+        endpoint = self._endpoint
+        context = client_context(ClientTls(endpoint.ca_file, endpoint.certificate_file, endpoint.key_file))
         return http.client.HTTPSConnection(host, parts.port, timeout=self._timeout, context=context)
 
 

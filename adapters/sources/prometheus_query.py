@@ -21,6 +21,7 @@ from skewscope.adapters.formats.openmetrics_grammar import escape
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, redact_message
 from skewscope.adapters.sources.common.http_client import FetchOptions, fetch
+from skewscope.adapters.sources.common.request_settings import REQUEST_FIELDS
 from skewscope.adapters.sources.common.scrape_settings import parse_fetch_options
 from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.adapters.sources.common.targets import Labels, TargetDiscovery, parse_labels, target_url
@@ -29,7 +30,7 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
 OPTIONAL = (
-    *("name", "match", "labels", "honor_labels", "period", "step", "timeout", "most_mib", "bearer", "trust", "note"),
+    *("name", "match", "labels", "honor_labels", "period", "step", "timeout", "most_mib", "note", *REQUEST_FIELDS),
 )
 MAX_SELECTOR = 3000
 """Maximum characters of the names in one query: servers and proxies limit the length of a URL."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from skewscope.adapters.config.fields import read_bool, read_number, read_path
-from skewscope.adapters.config.secret import Secret, read_secret
+from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.sources.common.base import redact_message
 from skewscope.adapters.sources.common.http_client import FetchOptions
+from skewscope.adapters.sources.common.request_settings import REQUEST_FIELDS, parse_request_options
 from skewscope.adapters.sources.common.targets import (
     SCHEMES,
     ScrapeTarget,
@@ -20,7 +20,7 @@ from skewscope.kb.yamlfile import FieldPath
 
 OPTIONAL = (
     *("name", "targets", "files", "dns", "scheme", "path", "labels", "honor_labels", "period", "timeout"),
-    *("most_mib", "bearer", "trust", "note"),
+    *("most_mib", "note", *REQUEST_FIELDS),
 )
 MAX_NAMES = 1000
 
@@ -50,19 +50,10 @@ def parse_settings(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSetti
 
 
 def parse_fetch_options(fields: FieldReader, at: FieldPath, period: float) -> FetchOptions:
-    """Parses the fields `timeout`, `most_mib`, `bearer` and `trust` of periodic requests."""
+    """Parses the fields `timeout` and `most_mib` of periodic requests, and those of all requests."""
     timeout = read_number(fields, (*at, "timeout"), min(10.0, period), (0.01, period))
     most = int(read_number(fields, (*at, "most_mib"), 64.0, (0.001, 1024.0)) * (1 << 20))
-    folder = Path(fields.document.file).parent
-    return FetchOptions(timeout, most, parse_bearer(fields, (*at, "bearer"), folder), read_path(fields, (*at, "trust")))
-
-
-def parse_bearer(fields: FieldReader, at: FieldPath, folder: Path) -> Secret | None:
-    """Parses the bearer token; None for none."""
-    if fields.value_at(at) is None:
-        return None
-    fields.check_keys(at, (), ("token", "file"))
-    return read_secret(fields, at, folder, least=1)
+    return parse_request_options(fields, at, timeout, most)
 
 
 def _parse_discovery(fields: FieldReader, at: FieldPath, folder: Path) -> TargetDiscovery:

@@ -18,12 +18,12 @@ from skewscope.adapters.config.secret import Secret, redact_secrets
 from skewscope.adapters.sources.common.http_client import FetchOptions, HttpResponse
 from skewscope.adapters.targets.common.base import BusyError, ConflictError, TargetError
 from skewscope.adapters.targets.common.calls import Call, HttpCall
-from skewscope.adapters.targets.common.settings import read_base_url, read_http_options
+from skewscope.adapters.targets.common.settings import HTTP_FIELDS, read_base_url, read_http_options
 from skewscope.adapters.targets.common.transports import read_file, request, show
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
-API_FIELDS = ("bearer", "trust", "token_file")
+API_FIELDS = (*HTTP_FIELDS, "token_file")
 """Fields of targets that are changed through a Kubernetes API server."""
 NAME_PATTERN = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 """Names of nodes, pods and namespaces (RFC 1123 subdomains)."""

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from skewscope.adapters.config.fields import read_number, read_path
+from skewscope.adapters.config.fields import read_number
 from skewscope.adapters.sources.common.base import redact_message
 from skewscope.adapters.sources.common.http_client import FetchOptions
-from skewscope.adapters.sources.common.scrape_settings import parse_bearer
+from skewscope.adapters.sources.common.request_settings import REQUEST_FIELDS, parse_request_options
 from skewscope.adapters.sources.common.targets import TargetDiscovery, target_url
 from skewscope.adapters.targets.common.probe import ProbeSettings
 from skewscope.adapters.targets.common.transports import MAX_ANSWER
@@ -18,7 +17,7 @@ from skewscope.kb.yamlfile import FieldPath, type_label
 
 COMMON_FIELDS = ("name", "note", "members", "timeout")
 """Fields of every target."""
-HTTP_FIELDS = ("bearer", "trust")
+HTTP_FIELDS = REQUEST_FIELDS
 """Further fields of targets that are called over HTTP."""
 PROBE_FIELDS = ("probe",)
 ADDRESS_HINT = "Addresses are shown in plans and logs. Write a token into a file, and `bearer: {file: FILE}` beside it."
@@ -109,10 +108,8 @@ def read_base_url(fields: FieldReader, at: FieldPath, hint: str = ADDRESS_HINT) 
 
 
 def read_http_options(fields: FieldReader, at: FieldPath, timeout: float) -> FetchOptions:
-    """Parses bearer token and CA file of the calls over HTTP."""
-    folder = Path(fields.document.file).parent
-    bearer = parse_bearer(fields, (*at, "bearer"), folder)
-    return FetchOptions(timeout, MAX_ANSWER, bearer, read_path(fields, (*at, "trust")))
+    """Parses credentials, CA file and proxy of the calls over HTTP."""
+    return parse_request_options(fields, at, timeout, MAX_ANSWER)
 
 
 def read_probe(fields: FieldReader, at: FieldPath, default_path: str = "") -> ProbeSettings | None:

@@ -79,7 +79,7 @@ BOMB = zipped(bytes(1 << 20))
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "no HTTP"),
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 1\r\n\r\nx", "not asked for"),
         (answer(b"no gzip", "Content-Encoding: gzip\r\n"), "no HTTP"),
-        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20000 + b"\r\n", "headers without end"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20000 + b"\r\n", "Too many headers"),
     ],
 )
 def test_what_is_no_page_is_told_in_a_line(page, told):

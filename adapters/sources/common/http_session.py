@@ -1,0 +1,148 @@
+"""Connections of the HTTP client, by aiohttp: kept for reads, of their own for what changes something."""
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import aiohttp
+from yarl import URL
+
+from skewscope.adapters.config.tls_context import ClientTls, client_context, find_context
+from skewscope.adapters.sources.common.http_client import CONTENT_TYPES, BodyDecoder, FetchOptions, PostBody
+
+CONNECTIONS_PER_HOST = 32
+"""Maximum connections for reads to one server at a time; further reads wait."""
+MAX_KEPT_HOSTS = 1024
+"""Servers with kept connections; those of others are closed after each answer."""
+KEEP_ALIVE_S = 75.0
+"""Seconds for which an idle connection is kept."""
+CHUNK = 1 << 16
+"""Bytes of a body that are read ahead."""
+ENCODED_URL = re.compile(r"[!-~]+")
+"""URLs that are sent as they are written; others are percent-encoded."""
+
+
+class Request(NamedTuple):
+    """One request."""
+
+    url: str
+    options: FetchOptions
+    body: PostBody | None
+    method: str
+
+
+@dataclass
+class _Sessions:
+    """The connections of an event loop."""
+
+    kept: aiohttp.ClientSession
+    """For reads, which aiohttp repeats once where a server has closed a kept connection."""
+    fresh: aiohttp.ClientSession
+    """For everything else: where a kept connection ends, nobody knows whether a change was made."""
+    hosts: dict[str, float] = field(default_factory=dict)
+    """When each server with kept connections was last asked, seconds of the event loop, the earliest first."""
+
+    def choose(self, request: Request, origin: str) -> aiohttp.ClientSession:
+        """Returns the session for a request."""
+        if request.method not in ("GET", "HEAD"):
+            return self.fresh
+        now = asyncio.get_running_loop().time()
+        if self.hosts.pop(origin, None) is None and len(self.hosts) >= MAX_KEPT_HOSTS:
+            oldest = next(iter(self.hosts))
+            if now - self.hosts[oldest] <= KEEP_ALIVE_S:
+                return self.fresh
+            del self.hosts[oldest]
+        self.hosts[origin] = now
+        return self.kept
+
+
+_open: dict[asyncio.AbstractEventLoop, tuple[AsyncGenerator[_Sessions, None], _Sessions]] = {}
+
+
+async def send(request: Request, decoder: BodyDecoder) -> tuple[int, dict[str, str]]:
+    """Sends a request, decodes the body of the answer, and returns its status and its headers by lower-case name.
+
+    Raises:
+        OSError, EOFError: there is no answer, or not all of it.
+        ValueError, zlib.error: what comes is no HTTP.
+        FetchError: the body is too large.
+    """
+    url = URL(request.url, encoded=ENCODED_URL.fullmatch(request.url) is not None).with_user(None)
+    session = (await _sessions_of_loop()).choose(request, str(url.origin()))
+    try:
+        async with session.request(
+            request.method,
+            url,
+            data=request.body.body if request.body else None,
+            headers=_headers_of(request),
+            allow_redirects=False,
+            proxy=request.options.proxy or None,
+            ssl=await _context_of(request.options) if url.scheme == "https" else True,
+        ) as answer:
+            decoder.begin(answer.headers.get("Content-Encoding", "").lower())
+            async for part in answer.content.iter_any():
+                decoder.feed(part)
+            return answer.status, {name.lower(): value for name, value in answer.headers.items()}
+    except aiohttp.ClientConnectorError as error:
+        raise error.os_error from None
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError):
+        raise EOFError("the answer was cut off") from None
+    except aiohttp.ClientResponseError as error:
+        raise ValueError(error.message) from None
+    except aiohttp.ClientError as error:
+        raise OSError(str(error)) from None
+
+
+async def _context_of(options: FetchOptions) -> ssl.SSLContext:
+    """Returns the TLS context of a request; a new one is made in a thread."""
+    files = ClientTls(options.ca_file)
+    context = find_context(files)
+    return await asyncio.to_thread(client_context, files) if context is None else context
+
+
+def _headers_of(request: Request) -> dict[str, str]:
+    """Returns the headers that the options and the body of a request ask for."""
+    options, body = request.options, request.body
+    headers = {"User-Agent": "skewscope", "Accept": CONTENT_TYPES, "Accept-Encoding": "gzip"}
+    if options.bearer is not None:
+        headers["Authorization"] = f"Bearer {options.bearer.text}"
+    elif options.basic is not None:
+        headers["Authorization"] = aiohttp.encode_basic_auth(options.basic.user, options.basic.password.text)
+    if body is not None:
+        headers |= {"Content-Type": body.content_type, **dict(body.headers)}
+    return headers
+
+
+async def _sessions_of_loop() -> _Sessions:
+    """Returns the connections of the running event loop, which end with it."""
+    loop = asyncio.get_running_loop()
+    if loop not in _open:
+        lifetime = _open_sessions(loop)
+        _open[loop] = lifetime, await anext(lifetime)
+    return _open[loop][1]
+
+
+async def _open_sessions(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[_Sessions, None]:
+    """Yields the connections of an event loop, which closes all asynchronous generators at its end."""
+    kept = aiohttp.TCPConnector(limit=0, limit_per_host=CONNECTIONS_PER_HOST, keepalive_timeout=KEEP_ALIVE_S)
+    sessions = _Sessions(_create_session(kept), _create_session(aiohttp.TCPConnector(limit=0, force_close=True)))
+    try:
+        yield sessions
+    finally:
+        del _open[loop]
+        await sessions.kept.close()
+        await sessions.fresh.close()
+
+
+def _create_session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=connector,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=CHUNK,
+        # The deadline of a request is that of its options.
+        timeout=aiohttp.ClientTimeout(),
+    )
