@@ -5,6 +5,7 @@ raises in a step is a failed try of that action, and of no other.
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,8 @@ from skewscope.engine.model.incident import Incident
 POLICY = "policy"
 """Who approves in the mode `act`."""
 
+log = logging.getLogger(__name__)
+
 Measure = Callable[[Action, float], Measurement]
 
 
@@ -65,6 +68,8 @@ class ActionSteps:
     """Whether this controller may call targets: of several only the leader may."""
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while limits are checked and an intent is stored, so that no two actions use the same room."""
+    unforeseen: int = 0
+    """Steps that failed in a way that was not foreseen; they are tried again."""
     starts: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Work given out at its target when each action was seen in state, by action."""
 
@@ -78,6 +83,7 @@ class ActionSteps:
         except SupersededError:
             return None
         except Exception as error:  # noqa: BLE001 - an adapter that fails must not stop the other actions
+            self.unforeseen += not isinstance(error, TargetError)
             await self._note_trouble(self.book.actions[id_], describe_trouble(error))
             return error
         return None
@@ -114,11 +120,13 @@ class ActionSteps:
             failed = lifecycle.note_failure(action, trouble, timing, t)
             what = "undo" if action.state == UNDOING else "action"
             await self._settle(action, failed, f"{what} failed: {trouble}")
-        elif lifecycle.is_over(action, Observation(t), timing):
-            over = lifecycle.begin_undo(action, "its time is over", t)
-            await self._settle(action, over, "action undo: its time is over")
         else:
-            self.book.replace(action, replace(action, waiting=trouble, next_try=t + 2.0))
+            waiting = replace(action, waiting=trouble, next_try=t + 2.0)
+            judged = lifecycle.judge_without_view(waiting, timing, t)
+            if judged is waiting:
+                self.book.replace(action, waiting)
+            else:
+                await self._settle(action, judged, f"action {judged.state}: {judged.ending}")
 
     # --- whether it may go on
 
@@ -298,7 +306,9 @@ class ActionSteps:
         assert action.before is not None
         seen = await self._look(target, action)
         judge = lifecycle.judge_trial if action.state == APPLIED else lifecycle.watch_in_place
-        judged = judge(action, seen, self.settings.timing)
+        is_new = bool(seen.trouble) and not action.has_note(seen.trouble)
+        noted = action.note(self.view.t, seen.trouble) if is_new else action
+        judged = judge(noted, seen, self.settings.timing)
         if judged.state == OVERRIDDEN and seen.standing == ABSENT:
             # Whoever took it back may have left parts of it, such as the meter of a flow.
             await undo_change(target, action.change, action.before, partial(self._check_present, action))
@@ -319,18 +329,31 @@ class ActionSteps:
             peers = [m.member for m in state.members.values() if m.serving and m.member != action.change.member]
             probe_good = await probe_member(target, action.change.member, peers)
         traffic = await self._look_at_traffic(target, action)
+        measurement, trouble = self._measure(action, t)
         return Observation(
             t,
             standing,
             self.view.is_firing(incident),
             self.view.quiet_for(incident),
             traffic,
-            self.measure(action, t),
+            measurement,
             probe_good,
             counts_work=bool(self.starts.get(action.id)),
             has_probe=probe_good is not None,
             flaps=self._count_flaps(action),
+            trouble=trouble,
         )
+
+    def _measure(self, action: Action, t: float) -> tuple[Measurement | None, str]:
+        """Returns what is measured of the effect; None and the trouble where that fails: all else is still judged."""
+        try:
+            return self.measure(action, t), ""
+        except Exception as error:
+            self.unforeseen += 1
+            trouble = f"its effect cannot be measured: {describe_trouble(error)}"
+            if not action.has_note(trouble):
+                log.exception("%s: %s", action.id, trouble)
+            return None, trouble
 
     async def _look_at_traffic(self, target: Target, action: Action) -> bool | None:
         """Returns whether work follows a change; None where that cannot be told: then its effect alone decides."""

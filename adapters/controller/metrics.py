@@ -55,6 +55,12 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
         yield from incident_metrics.metric_families(known)
     yield from _notifier_families(controller)
     yield (
+        "skewscope_action_errors_total",
+        "counter",
+        "Steps of actions that failed in a way that was not foreseen, and are tried again.",
+        [({}, controller.actions.coordinator.steps.unforeseen)],
+    )
+    yield (
         *("skewscope_agent_rows_repeated_total", "counter", "Duplicate rows."),
         [({}, sum(agent.repeated_rows for agent in agents))],
     )

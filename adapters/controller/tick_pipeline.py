@@ -171,11 +171,11 @@ class TickPipeline:
         """Returns the places of inherited reports whose rule cannot be judged at present."""
         return frozenset(one.place for one in self.inherited if self._uncertainty.is_unknown(one.build_incident(t)))
 
-    def _measure_effects(self, t: float, incidents: Iterable[Incident]) -> frozenset[str]:
+    def _measure_effects(self, t: float, incidents: Sequence[Incident]) -> frozenset[str]:
         """Measures the work of pools and groups; returns the ids of firing incidents that cannot be judged."""
         if self.effects is None:
             return frozenset()
-        self.effects.record(self.runtime.engine, t)
+        self.effects.record(self.runtime.engine, t, incidents)
         return frozenset(one.id for one in incidents if one.state == "firing" and self._uncertainty.is_unknown(one))
 
     def troubles(self) -> tuple[str, ...]:

@@ -196,6 +196,10 @@ class Action:
             past = (*past[: MAX_HISTORY // 2], *past[-(MAX_HISTORY // 2) :])
         return replace(self, history=past)
 
+    def has_note(self, what: str) -> bool:
+        """Returns whether an entry of its history says this."""
+        return any(text == what for _, text in self.history)
+
     def move(self, t: float, state: str, what: str, **fields: Any) -> "Action":
         """Returns the action in another state, with a note; tries start anew."""
         ended = t if state in FINAL_STATES else None

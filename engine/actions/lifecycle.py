@@ -82,6 +82,8 @@ class Observation:
     """Whether the target can probe members."""
     flaps: int = 0
     """Earlier changes of this member that were undone because its fault seemed to be over."""
+    trouble: str = ""
+    """What could not be read; '' for nothing."""
 
 
 def lapse(action: Action, timing: Timing, obstacle: str, t: float) -> Action:
@@ -210,6 +212,16 @@ def judge_trial(action: Action, seen: Observation, timing: Timing) -> Action:
         elif t - applied > timing.state_within + timing.traffic_within:
             return _end_unhelpful(replace(action, seen_in_traffic=False), "traffic does not follow it", t)
     return _judge_effect(action, seen, timing)
+
+
+def judge_without_view(action: Action, timing: Timing, t: float) -> Action:
+    """Returns a change in place that could not be observed or judged: its times are over all the same."""
+    if is_over(action, Observation(t), timing):
+        return begin_undo(action, "its time is over", t)
+    since = t - (action.applied_at or t)
+    if action.state == APPLIED and since > timing.state_within + timing.traffic_within + timing.effect_within:
+        return _end_unhelpful(action, f"it could not be judged in time: {action.waiting}", t)
+    return action
 
 
 def _judge_effect(action: Action, seen: Observation, timing: Timing) -> Action:

@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skewscope.adapters.actions.effect import EffectMeter
+from skewscope.adapters.actions.effect import EffectMeter, _SignalSums
 from skewscope.engine.actions.action import ActionScope, Measurement
 from skewscope.engine.engine import Engine
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
+from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Group, Node, Pool, Topology
 from skewscope.kb.loader import catalogue
+from tests.support.acting_world import SimulatedFault, build_incident
 from tests.support.actions import T0, build_action
 
 NAMES = ("r0", "r1", "r2")
@@ -31,6 +33,7 @@ class MeasuredPool:
         self.engine = Engine((), catalogue(), TOPOLOGY, also_read=self.meter.signals)
         self.t = T0 - 400
         self.totals: dict[SeriesKey, float] = {}
+        self.firing: tuple[Incident, ...] = ()
 
     def run(self, until: float, **latency: float | None) -> None:
         """Lets time pass; a replica without a latency gets no requests."""
@@ -49,7 +52,7 @@ class MeasuredPool:
                 np.array([self.totals[key] for key in keys]),
             )
             self.engine.step(self.t, block, self.table)
-            self.meter.record(self.engine, self.t)
+            self.meter.record(self.engine, self.t, self.firing)
 
     def _add(self, signal: str, name: str, selector: str, more: float) -> None:
         key = SeriesKey(signal, "replica", name, selector)
@@ -96,3 +99,58 @@ def test_without_telemetry_nothing_is_measured():
     assert pool.meter.measure(action, T0 + 60) == Measurement()
     elsewhere = replace(action, scope=ActionScope("n9", "node", ("n9",), (), ""))
     assert pool.meter.measure(elsewhere, T0 + 60) == Measurement()
+
+
+def test_a_signal_that_fell_silent_does_not_stop_the_measurement():
+    pool = MeasuredPool()
+    pool.run(T0)
+    measured = act_on(pool)
+    # Two signals lost as much, and one of them has no value any more.
+    levels = {"serve.e2e": (0.2, 0.6), "serve.itl": (0.2, 0.6)}
+    trial = replace(next(iter(pool.meter._trials.values())), levels=levels)
+    pool.meter._trials = {"a-1": trial}
+    pool.meter._sums["serve.itl"] = _SignalSums(len(pool.meter.scopes))
+    found = pool.meter.measure(build_action(state="applied", started_at=T0, applied_at=T0), pool.t)
+    assert (found.basis, found.before, found.after) == ("serve.e2e", 0.6, measured.after)
+
+
+def test_an_earlier_fault_is_no_part_of_the_healthy_level():
+    pool = MeasuredPool()
+    pool.run(T0 - 250)
+    earlier = replace(build_incident(SimulatedFault("r2", T0 - 255, T0, 0.2), T0), opened_at=T0 - 245, state="firing")
+    pool.firing = (earlier,)
+    pool.run(T0 - 50, r2=2.0)
+    pool.firing = ()
+    found = act_on(pool, r2=None)
+    # Against a healthy level with that fault in it, the present one would have lost nothing.
+    assert found.before < 0.65
+    assert found.after == pytest.approx(1.0)
+
+
+def test_what_is_kept_does_not_grow_with_time():
+    pool = MeasuredPool()
+    pool.run(T0)
+    sums = pool.meter._sums
+    before = {name: each.spans.nbytes + each.healthy.nbytes for name, each in sums.items()}
+    pool.run(T0 + 600)
+    assert {name: each.spans.nbytes + each.healthy.nbytes for name, each in sums.items()} == before
+    assert set(before) == {"serve.e2e", "serve.generation_tokens"}
+
+
+def test_levels_of_changes_that_are_over_are_dropped():
+    pool = MeasuredPool()
+    act_on(pool, r2=None)
+    assert set(pool.meter._trials) == {"a-1"}
+    pool.run(pool.t + 90)
+    assert not pool.meter._trials
+
+
+def test_a_counter_from_zero_again_and_a_clock_set_back_are_survived():
+    pool = MeasuredPool()
+    pool.run(T0 - 200)
+    pool.totals = dict.fromkeys(pool.totals, 0.0)
+    found = act_on(pool, r2=None)
+    assert found.recovery == pytest.approx(1.0)
+    pool.t -= 3600.0
+    pool.run(pool.t + 20)
+    assert pool.meter.measure(build_action(state="applied", started_at=T0, applied_at=T0), pool.t).after is None

@@ -11,6 +11,7 @@ from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import SocketCall
 from skewscope.engine.actions.action import (
+    APPLIED,
     DONE,
     FAILED,
     HELPED,
@@ -178,6 +179,42 @@ def test_a_proposal_for_a_target_that_is_gone_expires():
     world.run(2)
     gone = next(iter(world.coordinator.actions.values()))
     assert (gone.state, gone.ending) == ("expired", "its target is not in the config")
+
+
+# --- what cannot be judged
+
+
+def test_a_measurement_that_fails_is_counted_and_leaves_the_rest_of_the_judgement():
+    world = ActingWorld(faults=(ILL,))
+
+    def fail(_action, _t):
+        raise TypeError("'<' not supported between instances of 'NoneType' and 'float'")
+
+    world.coordinator.steps.measure = fail
+    world.run(400)
+    first = next(iter(world.coordinator.actions.values()))
+    assert (first.seen_in_state, first.seen_in_traffic) == (True, True)
+    assert first.state != APPLIED
+    assert world.coordinator.steps.unforeseen > 100
+    assert sum("its effect cannot be measured: unexpected TypeError" in what for _, what in first.history) == 1
+
+
+def test_an_action_whose_judgement_always_fails_is_undone_in_time():
+    world = ActingWorld(faults=(ILL,))
+    world.run(70)
+    assert only(world).state == APPLIED
+
+    def fail(*_args):
+        raise KeyError("name")
+
+    world.router.find_standing, kept = fail, world.router.find_standing
+    world.run(160)
+    assert "unexpected KeyError" in only(world).waiting
+    world.run(30)
+    assert (only(world).state, only(world).outcome) == (UNDOING, NOT_HELPED)
+    world.router.find_standing = kept
+    world.run(10)
+    assert world.is_restored()
 
 
 # --- changes without undo

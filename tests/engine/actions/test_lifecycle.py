@@ -214,3 +214,20 @@ def test_whatever_is_observed_a_change_in_place_is_never_forgotten(seen):
             break
         action = judge(action, one, TIMING)
     assert action.is_in_place or action.state == OVERRIDDEN
+
+
+@pytest.mark.parametrize(
+    ("action", "after", "state"),
+    [
+        (SEEN, 169, APPLIED),
+        (SEEN, 171, UNDOING),
+        (replace(SEEN, reversible=False), 171, DONE),
+        (IN_PLACE, 171, VERIFIED),
+        (IN_PLACE, 3601, UNDOING),
+    ],
+)
+def test_what_cannot_be_judged_ends_in_time_all_the_same(action, after, state):
+    judged = lifecycle.judge_without_view(replace(action, waiting="unexpected KeyError"), TIMING, T0 + after)
+    assert judged.state == state
+    if state != action.state and action is SEEN:
+        assert (judged.outcome, judged.ending) == (NOT_HELPED, "it could not be judged in time: unexpected KeyError")
