@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from skewscope.engine.actions.action import APPLYING, APPROVED, PROPOSED, Action
+from skewscope.engine.actions.freeze import Freeze
 
 STARTING = (PROPOSED, APPROVED, APPLYING)
 """States that may lead to a new change: without a store none of them is entered. What ends or takes back goes on."""
@@ -37,6 +38,14 @@ class ActionStore(Protocol):
         """
         ...
 
+    async def save_freeze(self, freeze: Freeze | None, t: float, who: str, what: str) -> None:
+        """Stores a freeze durably, or that there is none, with a line of the audit log.
+
+        Raises:
+            ActionStoreError: it could not be written.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class AuditNote:
@@ -55,8 +64,14 @@ class ActionBook:
     actions: dict[str, Action] = field(default_factory=dict)
     unsaved: set[str] = field(default_factory=set)
     """Actions that went on without the store: they are written as soon as it can be."""
+    freeze: Freeze | None = None
+    """The last freeze, until it is thawed; its time may be over."""
     _trouble: str = ""
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+
+    def find_freeze(self, t: float) -> Freeze | None:
+        """Returns the freeze that holds at a time; None for none."""
+        return self.freeze if self.freeze is not None and self.freeze.covers(t) else None
 
     async def settle(self, before: Action | None, after: Action, note: AuditNote) -> bool:
         """Stores and takes over a new state; returns whether it was taken over.

@@ -163,7 +163,7 @@ class Coordinator:
     def _choose_options(self, t: float) -> dict[str, tuple[Option, Incident]]:
         """Returns for each target the first change to plan there, with the surest incident that wants it."""
         found: dict[str, tuple[Option, Incident]] = {}
-        if self.settings.is_observing:
+        if self.settings.is_observing or self.book.find_freeze(t):
             return found
         for incident in self._plannable(t):
             past = [one for one in self.actions.values() if one.reason.incident == incident.id]
@@ -180,7 +180,10 @@ class Coordinator:
 
     def _due_actions(self, target: Target, t: float) -> list[str]:
         """Returns the actions at a target that have to go on: undoing first, then what is under way, then the rest."""
-        order = (UNDOING, APPLYING, APPLIED, VERIFIED, APPROVED)
+        order: tuple[str, ...] = (UNDOING, APPLYING, APPLIED, VERIFIED, APPROVED)
+        freeze = self.book.find_freeze(t)
+        if freeze is not None and freeze.holds_undos:
+            order = order[1:]
         mine = [one for one in self.actions.values() if one.state in order and one.change.target == target.name]
         mine = [one for one in mine if not self.planner.find_loss(one)]
         due = [one for one in mine if one.next_try <= t]
@@ -331,6 +334,8 @@ class Coordinator:
         def choose(action: Action) -> Action:
             if action.state != PROPOSED:
                 raise ActionRequestError(f"{id_} is {action.state}: only a proposal can be approved")
+            if freeze := self.book.find_freeze(self.view.t):
+                raise ActionRequestError(f"{id_} cannot be approved now: {freeze.describe()}")
             lapsed = self.steps.lapse(action)
             if lapsed is not action:
                 raise ActionRequestError(f"{id_} cannot be approved any more: {lapsed.ending}")

@@ -12,13 +12,17 @@ import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from skewscope.adapters.actions.action_json import parse_action_json
 from skewscope.engine.actions.action import Action, action_to_json
+from skewscope.engine.actions.freeze import Freeze, freeze_to_json, parse_freeze
 
 SUFFIX = ".json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Ids of actions that are names of files."""
+FREEZE_FILE = "freeze"
+"""Without the suffix of an action."""
 MAX_BYTES = 1 << 20
 MAX_FILES = 100_000
 
@@ -39,13 +43,42 @@ class SharedLedger:
         """
         if not NAME.fullmatch(action.id):
             raise OSError(f"{action.id!r:.80} is no name of a file")
+        self._write(f"{action.id}{SUFFIX}", action_to_json(action))
+
+    def save_freeze(self, freeze: Freeze | None) -> None:
+        """Writes a freeze durably, or removes it.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if freeze is not None:
+            self._write(FREEZE_FILE, freeze_to_json(freeze))
+        elif (path := self.folder / FREEZE_FILE).exists():
+            path.unlink()
+            _sync_folder(self.folder)
+
+    def load_freeze(self) -> Freeze | None:
+        """Returns the freeze; None for none. One that cannot be read holds: somebody wanted that nothing begins.
+
+        Raises:
+            OSError: the file is there and cannot be read.
+        """
+        try:
+            with (self.folder / FREEZE_FILE).open("rb") as file:
+                return parse_freeze(json.loads(file.read(MAX_BYTES)))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return Freeze(0.0, "somebody", f"{self.folder / FREEZE_FILE} cannot be read; thaw, and freeze again")
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        path = self.folder / f"{action.id}{SUFFIX}"
-        draft = self.folder / f".{action.id}.{secrets.token_hex(4)}"
+        path = self.folder / name
+        draft = self.folder / f".{name}.{secrets.token_hex(4)}"
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(action_to_json(action), file, allow_nan=False)
+                json.dump(content, file, allow_nan=False)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)

@@ -157,6 +157,9 @@ class ActionSteps:
 
     async def _begin(self, target: Target, action: Action) -> None:
         """Checks mode and limits against the present state, stores the intent, and makes the calls."""
+        if freeze := self.book.find_freeze(self.view.t):
+            await self._wait(action, freeze.describe())
+            return
         before, state = await read_member(target, action.change.member)
         is_out = before.serving is False and action.change.kind in (DEWEIGHT, DRAIN)
         if is_out or target.find_standing(action.change, before, state) != ABSENT:
@@ -252,6 +255,8 @@ class ActionSteps:
             raise SupersededError(action.id)
         if action.called_at is not None:
             return action
+        if self.book.find_freeze(self.view.t):
+            raise SupersededError(action.id)
         called = replace(action, called_at=self.view.t)
         if not await self.book.settle(action, called, self._note(f"action called: {action.title}")):
             raise SupersededError(action.id)
@@ -261,6 +266,8 @@ class ActionSteps:
         """Returns why no call must be made for an action that was begun earlier; '' where it goes on."""
         if self.mode_of(action) == OBSERVE:
             return f"the mode is {OBSERVE}"
+        if action.called_at is None and (freeze := self.book.find_freeze(self.view.t)):
+            return freeze.describe()
         late = lifecycle.is_late(action, self.settings.timing, self.view.t)
         return (action.waiting or "the controller was stopped while it was applied") if late else ""
 

@@ -10,9 +10,16 @@ from starlette.responses import JSONResponse, Response
 
 from skewscope.adapters.actions.coordinator import ActionRequestError, Coordinator
 from skewscope.adapters.actions.dry_run import list_obstacles, plan_changes
-from skewscope.adapters.controller.http_helpers import BadBodyError, caller_of, error_response, read_json_text
+from skewscope.adapters.controller.http_helpers import (
+    BadBodyError,
+    body_error_response,
+    caller_of,
+    error_response,
+    read_json_text,
+)
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.engine.actions.action import Action, action_to_json
+from skewscope.engine.actions.freeze import freeze_to_json
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError
@@ -49,7 +56,14 @@ async def list_actions(request: Request, context: "ApiContext") -> Response:
     shown.sort(key=lambda one: (is_live.get(one["id"], False), one["created"], one["id"]), reverse=True)
     ordered = sorted(shown[:most], key=lambda one: (one["created"], one["id"]), reverse=True)
     mode = "observe" if coordinator.settings.is_observing else coordinator.settings.mode
-    return JSONResponse({"mode": mode, "leader": context.controller.is_leader, "actions": ordered})
+    answer = {"mode": mode, "leader": context.controller.is_leader, "freeze": show_freeze(coordinator)}
+    return JSONResponse(answer | {"actions": ordered})
+
+
+def show_freeze(coordinator: Coordinator) -> dict[str, Any] | None:
+    """Returns the freeze that holds now as JSON values; None for none."""
+    freeze = coordinator.book.find_freeze(coordinator.view.t)
+    return None if freeze is None else freeze_to_json(freeze) | {"text": freeze.describe()}
 
 
 async def get_action(request: Request, context: "ApiContext") -> Response:
@@ -140,10 +154,8 @@ async def _answer_request(request: Request, context: "ApiContext", do: PersonReq
     id_ = request.path_params["id"]
     try:
         why = _parse_why(await read_json_text(request))
-    except BadBodyError as error:
-        return error_response(error.status, str(error))
-    except InputError as error:
-        return error_response(400, str(error))
+    except (BadBodyError, InputError) as error:
+        return body_error_response(error)
     if id_ not in _coordinator(context).actions:
         return error_response(404, "no such action, or it ended long ago")
     if not context.controller.is_leader:

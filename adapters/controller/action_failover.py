@@ -16,6 +16,7 @@ from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.shared_ledger import SharedLedger
 from skewscope.adapters.runtime.runtime import Snapshot
 from skewscope.engine.actions.action import EXPIRED, OVERRIDDEN, Action
+from skewscope.engine.actions.freeze import Freeze
 from skewscope.engine.model.incident import Incident
 
 NO_TERM = -1
@@ -47,17 +48,35 @@ class SharedActions:
         Raises:
             ActionStoreError: it could not be written, or another controller leads.
         """
+        await self._write(lambda: self.ledger.save(action))
 
+    async def save_freeze(self, freeze: Freeze | None) -> None:
+        """Writes a freeze durably, or that there is none.
+
+        Raises:
+            ActionStoreError: it could not be written, or another controller leads.
+        """
+        await self._write(lambda: self.ledger.save_freeze(freeze))
+
+    async def _write(self, do: Callable[[], None]) -> None:
         def write() -> None:
             # Checked in the thread, as late as possible: storage may have hung.
             if not self.may_write():
                 raise ActionStoreError("another controller leads")
-            self.ledger.save(action)
+            do()
 
         try:
             await self._run(write)
         except OSError as error:
             raise ActionStoreError(f"{self.ledger.folder}: {error}") from None
+
+    async def load_freeze(self) -> Freeze | None:
+        """Returns the freeze of the leaders before; None for none.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return await self._run(self.ledger.load_freeze)
 
     async def load(self) -> dict[str, Action] | None:
         """Returns all actions by id; None where no leader has ever written.
@@ -138,8 +157,10 @@ class ActionFailover:
 
     async def _follow(self, t: float) -> None:
         found = await self.shared.load()
+        freeze = await self.shared.load_freeze()
         if found is not None and not self.shared.may_write():
             self.coordinator.replace_all(found.values(), t)
+            self.coordinator.book.freeze = freeze
 
     async def _prune(self, snapshot: Snapshot) -> None:
         since = snapshot.time - self.coordinator.settings.limits.memory
@@ -148,6 +169,8 @@ class ActionFailover:
     async def _take_lead(self, term: int, snapshot: Snapshot) -> None:
         """Takes over the actions of the leaders before, under the ids of this controller's incidents."""
         found, t = await self.shared.load(), snapshot.time
+        if found is not None:
+            self.coordinator.book.freeze = await self.shared.load_freeze()
         merged = merge_actions(found, self.own, t - self.coordinator.settings.limits.memory)
         actions = [match_incident(one, snapshot.incidents) for one in merged]
         for one in actions:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from skewscope.adapters.actions.acting_rows import FREEZE
 from skewscope.adapters.actions.action_book import STARTING, ActionStoreError
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.effect import EffectMeter
@@ -18,6 +19,7 @@ from skewscope.adapters.targets.common.base import Target
 from skewscope.adapters.targets.common.fingerprint import fingerprint, list_identity, list_members
 from skewscope.engine.actions.action import Action
 from skewscope.engine.actions.change import Change
+from skewscope.engine.actions.freeze import Freeze, freeze_to_json
 from skewscope.engine.advice.advice import ContextFact
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem
@@ -45,6 +47,23 @@ class StoreAdapter:
             trouble = str(error)
         if self.shared is not None and not (trouble and action.state in STARTING):
             await self.shared.save(action)
+        if trouble:
+            raise ActionStoreError(trouble)
+
+    async def save_freeze(self, freeze: Freeze | None, t: float, who: str, what: str) -> None:
+        """Stores a freeze durably, or that there is none, with a line of the audit log.
+
+        Raises:
+            ActionStoreError: it could not be written.
+        """
+        content = None if freeze is None else freeze_to_json(freeze)
+        trouble = ""
+        try:
+            await self.write(lambda writer: writer.store.write_acting_value(t, who, what, (FREEZE, content)))
+        except StoreError as error:
+            trouble = str(error)
+        if self.shared is not None:
+            await self.shared.save_freeze(freeze)
         if trouble:
             raise ActionStoreError(trouble)
 
@@ -99,6 +118,7 @@ class ActionService:
         """
         incidents = [one.id for one in store.open_incidents()]
         found = store.actions(now - self.config.actions.limits.memory, incidents)
+        self.coordinator.book.freeze = store.freeze()
         self.coordinator.resume(found, now)
         if self.failover is not None:
             self.failover.own = {one.id: one for one in found}

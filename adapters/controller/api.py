@@ -15,7 +15,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from skewscope.adapters.controller import action_api, health, health_overview, metrics, order_api, silence_api
+from skewscope.adapters.controller import (
+    action_api,
+    freeze_api,
+    health,
+    health_overview,
+    metrics,
+    order_api,
+    silence_api,
+)
 from skewscope.adapters.controller.auth import ANONYMOUS
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.http_helpers import caller_of, error_response
@@ -420,6 +428,18 @@ ROUTES = (
             ("refuse", "Refuses an action that has not begun.", action_api.refuse_action),
             ("undo", "Has a change in place taken back.", action_api.undo_action),
             ("done", "Says that the calls of an action were run by hand.", action_api.confirm_action),
+        )
+    ),
+    *(
+        Route(
+            *(f"{API_PREFIX}/actions/{verb}", "approve", summary, handler),
+            method="POST",
+            other_statuses=(("409", "Another controller leads."),),
+        )
+        for verb, summary, handler in (
+            ("freeze", "Nothing new begins; `why`, and `seconds`, `hold_undos` if wanted.", freeze_api.freeze_actions),
+            ("thaw", "Ends a freeze; the body holds `why`.", freeze_api.thaw_actions),
+            ("undo-all", "Freezes, and takes back every change in place.", freeze_api.undo_actions),
         )
     ),
     Route(

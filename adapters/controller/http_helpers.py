@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from skewscope.adapters.controller.auth import Caller
+from skewscope.kb.problems import InputError
 
 CALLER_KEY = "skewscope.caller"
 """Key of the caller in a request's scope."""
@@ -25,6 +26,14 @@ class BadBodyError(Exception):
 def error_response(status: int, why: str, **headers: str) -> Response:
     """Returns an error answer."""
     return JSONResponse({"error": why}, status, headers=headers)
+
+
+def body_error_response(error: BadBodyError | InputError) -> Response:
+    """Returns the answer to a body that cannot be used, with all its problems."""
+    if isinstance(error, BadBodyError):
+        return error_response(error.status, str(error))
+    problems = [{"field": p.field, "found": p.found, "expected": p.expected, "hint": p.hint} for p in error.problems]
+    return JSONResponse({"error": str(error), "problems": problems}, 400)
 
 
 def caller_of(request: Request) -> Caller:

@@ -11,7 +11,13 @@ from starlette.responses import JSONResponse, Response
 
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.controller.controller import Controller
-from skewscope.adapters.controller.http_helpers import BadBodyError, caller_of, error_response, read_json_text
+from skewscope.adapters.controller.http_helpers import (
+    BadBodyError,
+    body_error_response,
+    caller_of,
+    error_response,
+    read_json_text,
+)
 from skewscope.adapters.controller.silences import (
     DAY,
     MATCHERS,
@@ -53,7 +59,7 @@ async def preview_silence(request: Request, context: "ApiContext") -> Response:
     try:
         silence, _ = _parse_silence(await read_json_text(request), context.controller, caller_of(request).name)
     except (BadBodyError, InputError) as error:
-        return _error_response(error)
+        return body_error_response(error)
     return JSONResponse(await _run_preview(silence, context))
 
 
@@ -63,7 +69,7 @@ async def create_silence(request: Request, context: "ApiContext") -> Response:
     try:
         silence, force = _parse_silence(await read_json_text(request), controller, who.name)
     except (BadBodyError, InputError) as error:
-        return _error_response(error)
+        return body_error_response(error)
     payload = await _run_preview(silence, context)
     if payload["too_broad"] and not force:
         return JSONResponse({"error": f"too broad: {'; '.join(payload['too_broad'])}", "preview": payload}, 409)
@@ -88,13 +94,6 @@ async def delete_silence(request: Request, context: "ApiContext") -> Response:
     silence = end_silence(found, who, now)
     await controller.change_silence(who, "silence was ended", silence)
     return JSONResponse(silence.as_json(now))
-
-
-def _error_response(error: BadBodyError | InputError) -> Response:
-    if isinstance(error, BadBodyError):
-        return error_response(error.status, str(error))
-    problems = [{"field": p.field, "found": p.found, "expected": p.expected, "hint": p.hint} for p in error.problems]
-    return JSONResponse({"error": str(error), "problems": problems}, 400)
 
 
 # --- request bodies

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skewscope.adapters.actions import ledger
+from skewscope.adapters.actions import acting_rows, ledger
 from skewscope.adapters.actions.summary import describe_actions
 from skewscope.adapters.controller import agent_registry, audit
 from skewscope.adapters.controller.incident_restore import Wait
@@ -32,6 +32,7 @@ from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import Notification
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.engine.actions.action import Action
+from skewscope.engine.actions.freeze import Freeze, parse_freeze
 from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import DIAGNOSIS, Incident, IncidentEvidence, parse_incident, upgrade_incident
 from skewscope.kb.problems import InputError
@@ -88,6 +89,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE waits (incident TEXT PRIMARY KEY, unseen REAL NOT NULL, waited REAL NOT NULL) STRICT",
     ),
     agent_registry.MORE_COLUMNS,
+    acting_rows.TABLES,
 )
 """What each schema version adds to the previous one; existing entries never change."""
 
@@ -97,7 +99,10 @@ ROWS_AT_START = (
     # A notifier may have to be told the end of one that is over.
     ("incidents", ("telling",), "SELECT * FROM incidents WHERE id IN (SELECT incident FROM telling)"),
     ("silences", (), "SELECT * FROM silences WHERE ended = ''"),
-    *((table, (), f"SELECT * FROM {table}") for table in ("telling", "acting", "agents", "waits", "elapsed")),  # noqa: S608
+    *(
+        (table, (), f"SELECT * FROM {table}")  # noqa: S608
+        for table in ("telling", "acting", "agents", "waits", "elapsed", "acting_values")
+    ),
     ("actions", (), f"SELECT * FROM actions ORDER BY created DESC LIMIT {MAX_ACTIONS_AT_START}"),  # noqa: S608
 )
 """What a controller reads of its store when it starts: that is all it needs where it cannot write."""
@@ -305,6 +310,27 @@ class Store:
                 also(connection)
             ledger.save_action(connection, action)
             audit.append(connection, t, who, what, details)
+
+    def write_acting_value(self, t: float, who: str, what: str, value: tuple[str, Any]) -> None:
+        """Writes a named value of acting, None to remove it, and the audit line of its change.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        name, content = value
+        with self.transaction() as connection:
+            acting_rows.save_value(connection, name, content)
+            audit.append(connection, t, who, what, {name: content})
+
+    def freeze(self) -> Freeze | None:
+        """Returns the freeze of all actions; None for none.
+
+        Raises:
+            InputError: the store is damaged.
+        """
+        with self._report_damage():
+            found = acting_rows.load_value(self._connection, acting_rows.FREEZE)
+            return None if found is None else parse_freeze(found)
 
     def _load_elapsed(self) -> ElapsedTime:
         with self._report_damage():

@@ -38,6 +38,8 @@ class ActionList:
     outcomes: Mapping[str, MitigationOutcomes] = field(default_factory=dict)
     trouble: str = ""
     """Why there is no newer answer; '' where there is."""
+    freeze: str = ""
+    """Who froze all actions, until when and why; '' where they are not frozen."""
 
 
 @dataclass
@@ -71,6 +73,7 @@ class ActionFeed:
                 answer.get("leader") is not False,
                 tuple(parse_action_json(one) for one in answer["actions"][:MAX_ACTIONS]),
                 self.latest.outcomes,
+                freeze=str((answer.get("freeze") or {}).get("text", ""))[:200],
             )
             if self._polls % OUTCOME_POLLS == 0:
                 outcomes = self._get(self._channel, OUTCOMES_PATH)["outcomes"]

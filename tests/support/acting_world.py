@@ -29,6 +29,7 @@ from skewscope.engine.actions.change import (
     MemberState,
     TargetState,
 )
+from skewscope.engine.actions.freeze import Freeze
 from skewscope.engine.model.incident import Advice, BlastRadius, Impact, Incident
 from skewscope.engine.model.topology import Group, Node, Pool, Topology
 from skewscope.kb.loader import catalogue
@@ -160,6 +161,7 @@ class MemoryStore:
 
     rows: dict[str, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    freeze: Freeze | None = None
     broken: bool = False
     crossing: Callable[[str], None] = lambda _what: None
 
@@ -171,6 +173,13 @@ class MemoryStore:
         self.rows[action.id] = json.dumps(action_to_json(action))
         self.lines.append(f"{who}: {what}")
         self.crossing(f"after save {action.state}")
+
+    async def save_freeze(self, freeze: Freeze | None, _t: float, who: str, what: str) -> None:
+        """Stores a freeze."""
+        if self.broken:
+            raise ActionStoreError("the disk is full")
+        self.freeze = freeze
+        self.lines.append(f"{who}: {what}")
 
     def load(self) -> list[Action]:
         """Returns what is stored."""
@@ -230,6 +239,7 @@ class ActingWorld:
         planner = Planner(self.topology, catalogue(), targets, self.systems)
         made = Coordinator(self.settings, planner, self.store, self.measure, self.spawn)
         made.resume(self.store.load(), self.t)
+        made.book.freeze = self.store.freeze
         return made
 
     def restart(self) -> None:

@@ -10,7 +10,7 @@ import click
 from skewscope.kb.problems import SkewscopeError
 from skewscope.tui.cli.controller import FILE, ControllerGroup
 from skewscope.tui.cli.controller_client import ControllerAddress, ask_controller, connection_options, expect_list
-from skewscope.tui.cli.options import json_option, load_catalogue
+from skewscope.tui.cli.options import CommandT, json_option, load_catalogue, parse_duration
 from skewscope.tui.cli.terminal import EXIT_OK, EXIT_PROBLEMS, output_width, print_json, print_lines
 from skewscope.tui.render.text import Line, line
 
@@ -49,6 +49,7 @@ def list_(controller: ControllerAddress, live: bool, incident: str | None, limit
     names = _names()
     mode = str(answer.get("mode", ""))
     shown = [action_line(one, names) for one in found]
+    print_lines(_freeze_lines(answer), wrapped=True)
     print_lines([line(f"mode {mode}", "dim"), *(shown or [line(f"No actions{'' if live else ' yet'}.")])])
 
 
@@ -65,30 +66,113 @@ def show(controller: ControllerAddress, id_: str, as_json: bool) -> None:
     _print_action(controller, answer)
 
 
+def why_option(command: CommandT) -> CommandT:
+    """Add `--why`, which is required."""
+    option = click.option("--why", required=True, metavar="REASON", help="The reason, for the audit log.")
+    return option(command)
+
+
 def _person_command(name: str, summary: str) -> Callable[..., None]:
     """Defines a command that asks a controller to do something with an action."""
 
     @act.command(name, help=summary)
     @connection_options
     @click.argument("id_", metavar="ID")
-    @click.option("--why", required=True, metavar="REASON", help="The reason, for the audit log.")
+    @why_option
     @json_option
     def run(controller: ControllerAddress, id_: str, why: str, as_json: bool) -> None:
         answer = ask_controller(controller, "POST", f"{_path(id_)}/{name}", {"why": why})
         if as_json:
             print_json(answer)
             return
-        from skewscope.adapters.actions.summary import describe_action  # noqa: PLC0415
-
-        print_lines([line(f"{id_}: {describe_action(_parse(answer))}.", "ok")], wrapped=True)
+        _print_decision(id_, answer)
 
     return run
 
 
+def _print_decision(id_: str, answer: Any) -> None:
+    from skewscope.adapters.actions.summary import describe_action  # noqa: PLC0415
+
+    print_lines([line(f"{id_}: {describe_action(_parse(answer))}.", "ok")], wrapped=True)
+
+
 approve = _person_command("approve", "Approve a proposal; it begins as soon as its limits allow.")
 refuse = _person_command("refuse", "Refuse an action that has not begun.")
-undo = _person_command("undo", "Have a change in place taken back; one without undo ends.")
 done = _person_command("done", "Say that the calls of an action, or of its undo, were run by hand.")
+
+
+@act.command("undo")
+@connection_options
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option("--all", "all_", is_flag=True, help="Take back every change in place at once, and freeze.")
+@why_option
+@json_option
+def undo(controller: ControllerAddress, id_: str | None, all_: bool, why: str, as_json: bool) -> None:
+    """Have a change in place taken back; one without undo ends.
+
+    With --all nothing new begins afterwards until `act thaw`; what has not begun is refused.
+
+    For example: `skewscope act undo a-0123456789ab --why "we need it"`, or `skewscope act undo --all --why "no power"`.
+    """
+    if all_ == (id_ is not None):
+        raise click.UsageError("Give the ID of an action, or --all.")
+    path = f"{ACTIONS_PATH}/undo-all" if id_ is None else f"{_path(id_)}/undo"
+    answer = ask_controller(controller, "POST", path, {"why": why})
+    if as_json:
+        print_json(answer)
+        return
+    if id_ is not None:
+        _print_decision(id_, answer)
+        return
+    failed = expect_list(controller, answer, "failed")
+    taken = [_parse(one) for one in expect_list(controller, answer, "actions")]
+    _print_freeze(answer)
+    print_lines([line(f"{one.id}: {one.title}: {one.state}.", "ok") for one in taken] or [line("Nothing is in place.")])
+    print_lines([line(f"{text}.", "warn") for text in map(str, failed)], wrapped=True)
+    click.get_current_context().exit(EXIT_PROBLEMS if failed else EXIT_OK)
+
+
+@act.command("freeze")
+@connection_options
+@why_option
+@click.option("--for", "seconds", type=parse_duration, metavar="TIME", help="End by itself, after 15m, 2h or 7d.")
+@click.option("--hold-undos", is_flag=True, help="Take nothing back meanwhile either; needs --for.")
+@json_option
+def freeze(controller: ControllerAddress, why: str, seconds: float | None, hold_undos: bool, as_json: bool) -> None:
+    """Let nothing new begin, until `act thaw`; what is in place is still taken back in time.
+
+    It outlasts restarts and the change of the leader.
+
+    For example: `skewscope act freeze --why "release night" --for 4h`.
+    """
+    body = {"why": why} | ({"seconds": seconds} if seconds else {}) | ({"hold_undos": True} if hold_undos else {})
+    answer = ask_controller(controller, "POST", f"{ACTIONS_PATH}/freeze", body)
+    print_json(answer) if as_json else _print_freeze(answer)
+
+
+@act.command("thaw")
+@connection_options
+@why_option
+@json_option
+def thaw(controller: ControllerAddress, why: str, as_json: bool) -> None:
+    """End a freeze: actions are planned and begun again.
+
+    For example: `skewscope act thaw --why "the release is done"`.
+    """
+    answer = ask_controller(controller, "POST", f"{ACTIONS_PATH}/thaw", {"why": why})
+    print_json(answer) if as_json else _print_freeze(answer)
+
+
+def _print_freeze(answer: Any) -> None:
+    print_lines(_freeze_lines(answer) or [line("Not frozen.", "ok")], wrapped=True)
+    if isinstance(answer.get("warning"), str) and answer["warning"]:
+        print_lines([line(f"{answer['warning']}.", "warn")], wrapped=True)
+
+
+def _freeze_lines(answer: Any) -> list[Line]:
+    """Returns the freeze of an answer as a line; nothing where there is none."""
+    found = answer.get("freeze")
+    return [line(f"Actions are {found['text']}.", "warn")] if isinstance(found, dict) and "text" in found else []
 
 
 @act.command("plan")

@@ -1,5 +1,6 @@
 """Options and arguments that several commands share, and the values that they accept."""
 
+import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -14,6 +15,8 @@ from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
 if TYPE_CHECKING:
     from skewscope.kb.model import Catalogue
 
+DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd])")
+DURATION_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
@@ -61,6 +64,18 @@ def parse_time(text: str) -> float:
         message = f"{text!r} is not a time; write 2026-11-21T17:30:00Z, or seconds since 1970."
         raise click.BadParameter(message) from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def parse_duration(text: str) -> float:
+    """Parse a duration such as 90s, 15m, 2h or 7d; returns seconds.
+
+    Raises:
+        click.BadParameter: The text is not a duration.
+    """
+    found = DURATION.fullmatch(text)
+    if found is None or not (seconds := float(found[1]) * DURATION_UNITS[found[2]]):
+        raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h or 7d.")
+    return seconds
 
 
 def check_choices(field: str, wanted: tuple[str, ...], known: Collection[str]) -> tuple[str, ...]:

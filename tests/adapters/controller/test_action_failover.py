@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from skewscope.adapters.actions.action_book import ActionRequestError, AuditNote
+from skewscope.adapters.actions.freezing import set_freeze
 from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.actions.shared_ledger import SharedLedger
 from skewscope.adapters.controller.action_failover import SharedActions, match_incident, merge_actions
@@ -25,6 +27,7 @@ from skewscope.adapters.targets.common.settings import TargetSettings
 from skewscope.adapters.targets.exec import ExecSettings
 from skewscope.engine.actions.action import ActionScope
 from skewscope.engine.actions.change import Change, MemberState
+from skewscope.engine.actions.freeze import Freeze
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError
 from tests.adapters.controller.processes import AUTH, TOKENS, running
@@ -107,6 +110,30 @@ def test_the_next_leader_takes_back_what_the_one_before_has_done(tmp_path):
     assert world.is_restored()
     assert world.router.lines == ["drain r2", "ready r2"]
     assert [one.state for one in second.store.actions(0.0)] == ["undone"]
+
+
+def test_a_freeze_holds_for_the_next_leader(tmp_path):
+    world, first, second = pair(tmp_path)
+
+    async def scenario():
+        await first.step(30)
+        coordinator = first.service.coordinator
+        note = AuditNote(world.t, "ann", "actions frozen")
+        await set_freeze(coordinator, Freeze(world.t, "ann", "release night"), note)
+        with pytest.raises(ActionRequestError, match="another controller leads"):
+            await set_freeze(second.service.coordinator, None, note)
+        first.term, second.term = None, 1
+        await second.step(120)
+        assert not second.actions
+        await set_freeze(second.service.coordinator, None, note)
+        await second.step(30)
+        assert [one.state for one in second.actions] == ["verified"]
+        await first.step(12)
+        assert first.service.coordinator.book.freeze is None
+
+    asyncio.run(scenario())
+    assert first.store.freeze() is not None
+    assert second.store.freeze() is None
 
 
 def test_an_intent_of_a_leader_that_was_killed_is_finished_by_the_next(tmp_path):

@@ -45,6 +45,10 @@ def answer(asked):
         return 401, {"error": "unknown token"}
     if asked.method == "POST":
         verb = path.rpartition("/")[2]
+        if path.count("/") == 2:
+            text = "frozen by ann until it is thawed: release night"
+            shown = {"freeze": None if verb == "thaw" else {"text": text}, "warning": ""}
+            return 200, shown | {"actions": [{**ACTIONS[1], "state": "undoing"}], "failed": []}
         if verb == "undo":
             return 409, {"error": f"{PROPOSAL.id} is proposed: nothing of it is in place"}
         return 200, {**ACTIONS[2], "state": {"approve": "approved", "refuse": "refused", "done": "applied"}[verb]}
@@ -199,3 +203,19 @@ def test_a_check_of_an_unknown_target_names_the_known_ones(tmp_path):
     done = CliRunner().invoke(cli, ["act", "check", "--target", "front", "--config", config])
     assert done.exit_code == 1, done.output
     assert "state: " in done.output
+
+
+def test_freeze_thaw_and_break_glass_are_one_call_each():
+    done, asked = act("freeze", "--why", "release night", "--for", "2h", "--hold-undos")
+    assert (done.exit_code, done.output) == (0, "Actions are frozen by ann until it is thawed: release night.\n")
+    assert (asked[0].path, asked[0].body) == (
+        "/api/v1/actions/freeze",
+        {"why": "release night", "seconds": 7200.0, "hold_undos": True},
+    )
+    done, asked = act("thaw", "--why", "done")
+    assert (done.output, asked[0].path) == ("Not frozen.\n", "/api/v1/actions/thaw")
+    done, asked = act("undo", "--all", "--why", "power")
+    assert asked[0].path == "/api/v1/actions/undo-all"
+    assert "a-fedcba987654: drain w1 at front: undoing." in done.output
+    assert act("undo", "--why", "x")[0].exit_code == 2
+    assert act("freeze", "--why", "x", "--for", "soon")[0].exit_code == 2

@@ -214,6 +214,8 @@ class ActionsModel(ScreenModel):
         in_place = sum(one.is_in_place for one in latest.actions)
         told: list[Span] = [(f" mode {latest.mode or 'unknown'}", "title"), (f" · {proposals} proposed", "")]
         told.append((f" · {in_place} in place", ""))
+        if latest.freeze:
+            told.append((f" · {latest.freeze}", "warn"))
         if not latest.is_leader:
             told.append((" · another controller leads: ask that one", "warn"))
         if latest.trouble:
