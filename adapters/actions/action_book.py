@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from skewscope.adapters.actions.action_counts import ActionCounts
 from skewscope.engine.actions.action import APPLYING, APPROVED, PROPOSED, Action
 from skewscope.engine.actions.freeze import Freeze
 
@@ -66,6 +67,7 @@ class ActionBook:
     """Actions that went on without the store: they are written as soon as it can be."""
     freeze: Freeze | None = None
     """The last freeze, until it is thawed; its time may be over."""
+    counts: ActionCounts = field(default_factory=ActionCounts)
     _trouble: str = ""
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
@@ -93,6 +95,7 @@ class ActionBook:
                     return False
                 self.unsaved.add(after.id)
             self.actions[after.id] = after
+            self.counts.record(before, after)
             return True
 
     async def _save(self, action: Action, note: AuditNote) -> None:
@@ -141,6 +144,7 @@ class ActionBook:
                 await self._save(decided, note)
             except ActionStoreError as error:
                 raise ActionRequestError(f"it could not be stored: {error}") from None
+            self.counts.record(self.actions[id_], decided)
             self.actions[id_] = decided
             return decided
 

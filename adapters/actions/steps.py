@@ -7,7 +7,7 @@ raises in a step is a failed try of that action, and of no other.
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -35,7 +35,7 @@ from skewscope.engine.actions.action import (
 )
 from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, OURS
 from skewscope.engine.actions.lifecycle import Observation
-from skewscope.engine.actions.limits import DAY, find_blocks
+from skewscope.engine.actions.limits import DAY, list_blocks
 from skewscope.engine.model.incident import Incident
 
 POLICY = "policy"
@@ -158,7 +158,7 @@ class ActionSteps:
     async def _begin(self, target: Target, action: Action) -> None:
         """Checks mode and limits against the present state, stores the intent, and makes the calls."""
         if freeze := self.book.find_freeze(self.view.t):
-            await self._wait(action, freeze.describe())
+            await self._wait(action, freeze.describe(), ["freeze"])
             return
         before, state = await read_member(target, action.change.member)
         is_out = before.serving is False and action.change.kind in (DEWEIGHT, DRAIN)
@@ -179,9 +179,9 @@ class ActionSteps:
                 waits = replace(waits, waiting=doubt)
                 await self._settle(action, waits, "action proposed again: it waits for a person")
                 return
-            blocks = find_blocks(action, self.book.actions.values(), self.settings.limits, around, t)
+            blocks = list_blocks(action, self.book.actions.values(), self.settings.limits, around, t)
             if blocks:
-                await self._wait(action, "; ".join(blocks))
+                await self._wait(action, "; ".join(block.text for block in blocks), [block.reason for block in blocks])
                 return
             change = replace(action.change, expires=t + self.settings.timing.time_to_live)
             plan = add_undo(action.plan, target, change, before, state)
@@ -191,11 +191,12 @@ class ActionSteps:
                 return
         await self._apply(target, intent)
 
-    async def _wait(self, action: Action, why: str) -> None:
-        """Notes what an action waits for; only a new reason is stored."""
+    async def _wait(self, action: Action, why: str, reasons: Iterable[str] = ("target",)) -> None:
+        """Notes what an action waits for; only a new reason is stored and counted."""
         waiting = replace(action, waiting=why, next_try=self.view.t + 1.0)
         # Reasons differ in their seconds and counts from tick to tick.
         if re.sub(r"\d+", "", why) != re.sub(r"\d+", "", action.waiting):
+            self.book.counts.blocks.update(reasons)
             await self._settle(action, waiting.note(self.view.t, f"waits: {why}"), f"action waits: {why}")
         else:
             self.book.replace(action, waiting)

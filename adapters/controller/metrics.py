@@ -3,7 +3,7 @@
 import resource
 from collections.abc import Iterable, Iterator, Sequence
 
-from skewscope.adapters.controller import incident_metrics
+from skewscope.adapters.controller import action_metrics, incident_metrics
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.incident_metrics import Family, Sample
 from skewscope.adapters.formats.exposition import ESCAPES
@@ -54,6 +54,7 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
     if known is not None:
         yield from incident_metrics.metric_families(known)
     yield from _notifier_families(controller)
+    yield from action_metrics.metric_families(controller.actions.coordinator)
     yield (
         "skewscope_action_errors_total",
         "counter",

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from skewscope.engine.actions.action import DONE, NOT_HELPED, Action
 from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT, REQUEUE
@@ -10,6 +11,16 @@ from skewscope.engine.model.topology import Topology
 
 HOUR, DAY = 3600.0, 86400.0
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+WINDOW, BREAKER, MEMBER, COUNT, SHARE, MINIMUM = BLOCK_REASONS = (
+    "window",
+    "breaker",
+    "member",
+    "count",
+    "share",
+    "minimum",
+)
+"""Kinds of limits that stop an action: outside its windows; too many failures; its member is being changed or was a
+short while ago; too many changes at a time or in an hour; too large a share; too few replicas left."""
 TAKING_OUT = (DRAIN, REQUEUE, BLOCK, EVICT)
 """Kinds of changes after which a member gets no new work, or what it does is broken off."""
 
@@ -92,10 +103,26 @@ class Surroundings:
     """Members that their target reports to be given work, each as (target, member)."""
 
 
+class LimitBlock(NamedTuple):
+    """Why an action must not be started now."""
+
+    reason: str
+    """One of BLOCK_REASONS."""
+    text: str
+    """A sentence."""
+
+
 def find_blocks(
     action: Action, others: Iterable[Action], limits: ActionLimits, around: Surroundings, t: float
 ) -> tuple[str, ...]:
-    """Returns why an action must not be started now, one sentence each; empty if it may.
+    """Returns why an action must not be started now, one sentence each, as `list_blocks` does."""
+    return tuple(block.text for block in list_blocks(action, others, limits, around, t))
+
+
+def list_blocks(
+    action: Action, others: Iterable[Action], limits: ActionLimits, around: Surroundings, t: float
+) -> tuple[LimitBlock, ...]:
+    """Returns why an action must not be started now; empty if it may.
 
     Args:
         action: the action that would be started.
@@ -106,13 +133,15 @@ def find_blocks(
     """
     known = [other for other in others if other.id != action.id]
     holding = [other for other in known if other.is_in_place or is_lasting(other, around.members_in_use)]
-    return (
-        *_time_blocks(known, limits, t),
-        *_member_blocks(action, known, limits, t),
-        *_count_blocks(known, limits, t),
-        *_share_blocks(action, holding, limits, around.topology),
-        *_pool_blocks(action, holding, limits, around),
-    )
+    found = {
+        WINDOW: _window_blocks(limits, t),
+        BREAKER: _breaker_blocks(known, limits, t),
+        MEMBER: _member_blocks(action, known, limits, t),
+        COUNT: _count_blocks(known, limits, t),
+        SHARE: _share_blocks(action, holding, limits, around.topology),
+        MINIMUM: _pool_blocks(action, holding, limits, around),
+    }
+    return tuple(LimitBlock(reason, text) for reason, texts in found.items() for text in texts)
 
 
 def is_lasting(action: Action, members_in_use: Collection[tuple[str, str]] = ()) -> bool:
@@ -121,16 +150,26 @@ def is_lasting(action: Action, members_in_use: Collection[tuple[str, str]] = ())
     return action.state == DONE and action.started_at is not None and place not in members_in_use
 
 
-def _time_blocks(known: list[Action], limits: ActionLimits, t: float) -> Iterator[str]:
+def _window_blocks(limits: ActionLimits, t: float) -> Iterator[str]:
     if limits.windows and not any(window.covers(t) for window in limits.windows):
         yield "outside the windows in which changes may be made"
+
+
+def _breaker_blocks(known: list[Action], limits: ActionLimits, t: float) -> Iterator[str]:
+    end = find_breaker_end(known, limits, t)
+    if end is not None:
+        yield f"{limits.breaker.failures} actions did not help: nothing new for {end - t:.0f} s"
+
+
+def find_breaker_end(known: Iterable[Action], limits: ActionLimits, t: float) -> float | None:
+    """Returns until when the breaker lets nothing new begin, in seconds since 1970; None while it is closed."""
     ended = sorted(end for other in known if (end := _bad_end(other)) is not None)
     breaker = limits.breaker
     recent = [end for end in ended if end <= t < end + breaker.within + breaker.pause]
     for first, last in zip(recent, recent[breaker.failures - 1 :], strict=False):
         if last - first <= breaker.within and t < last + breaker.pause:
-            yield f"{breaker.failures} actions did not help: nothing new for {last + breaker.pause - t:.0f} s"
-            return
+            return last + breaker.pause
+    return None
 
 
 def _bad_end(action: Action) -> float | None:

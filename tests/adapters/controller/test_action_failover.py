@@ -21,8 +21,8 @@ from skewscope.adapters.controller.config import ComponentConfig, ControllerConf
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.store import Store, StoreError
-from skewscope.adapters.targets.common.fingerprint import fingerprint
 from skewscope.adapters.targets.common.external import ExternalSettings
+from skewscope.adapters.targets.common.fingerprint import fingerprint
 from skewscope.adapters.targets.common.settings import TargetSettings
 from skewscope.adapters.targets.exec import ExecSettings
 from skewscope.engine.actions.action import ActionScope

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.actions.settings import ActionSettings
-from skewscope.adapters.controller import action_api
+from skewscope.adapters.controller import action_api, freeze_api
 from skewscope.adapters.controller.auth import Caller
 from skewscope.adapters.controller.http_helpers import CALLER_KEY
 from skewscope.engine.actions.action import action_to_json
@@ -74,6 +74,9 @@ class MemoryStore:
     async def save(self, action, _t, who, what):
         self.lines.append((action.state, who, what))
 
+    async def save_freeze(self, freeze, _t, who, what):
+        self.lines.append((freeze and freeze.why, who, what))
+
 
 def request_change(handler, body, action=STORED[0], *, is_leader=True):
     """Status and JSON of the answer to a person's request, and what was stored."""
@@ -111,3 +114,17 @@ def test_a_request_without_a_reason_or_to_a_follower_changes_nothing():
     status, found, lines = request_change(action_api.approve_action, {"why": "x"}, is_leader=False)
     assert (status, lines) == (409, [])
     assert "another controller leads" in found["error"]
+
+
+def test_a_person_freezes_thaws_and_takes_everything_back():
+    verified = STORED[1]
+    status, found, lines = request_change(freeze_api.freeze_actions, {"why": "release night", "seconds": 60})
+    assert (status, found["warning"], found["freeze"]["until"]) == (200, "", T0 + 100)
+    assert found["freeze"]["text"].startswith("frozen by ann until 2026-")
+    assert lines == [("release night", "ann", "actions frozen: release night")]
+    assert request_change(freeze_api.thaw_actions, {"why": "done"})[1]["freeze"] is None
+    status, found, _ = request_change(freeze_api.undo_actions, {"why": "power"}, verified)
+    assert [one["state"] for one in found["actions"]] == ["undoing"]
+    assert found["freeze"]["until"] is None
+    for body in ({}, {"why": ""}, {"why": "x", "hold_undos": True}, {"why": "x", "seconds": -1}, {"why": "x", "on": 1}):
+        assert request_change(freeze_api.freeze_actions, body)[0] == 400, body
