@@ -2,18 +2,18 @@
 
 A port measures when the burst of each sender began, on its own clock: `onset_i(j) = c_i + x_j`, with `x_j` the sender's
 place in the round and `c_i` the port's own offset. Every receiver gives such a row, complete in a mesh and of two
-entries in a ring; the `x_j` that fit all rows best (least squares, the `c_i` eliminated) are the members' lags.
+entries in a ring; the `x_j` that fit the rows are the members' lags (see `lags`). Only members count as receivers, and
+each node has one vote, whatever the number of its ports.
 """
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable, empty_block
 from skewscope.engine.model.arrays import F64, I64, Mask
 from skewscope.engine.model.topology import Group, Topology
-from skewscope.engine.wire.rounds import MIN_PAUSE_SHARE
+from skewscope.engine.wire.lags import LEAST_LAG, max_liars, median_vote, merge_lags, nan_extreme, nan_median
 from skewscope.engine.wire.view import PIPELINES
 
 PACE_SIGNALS = {
@@ -31,8 +31,9 @@ PAUSE_LAYERS = {
     "wire.open_pause": 2,
     "wire.open_wait": 3,
     "wire.own_longest_pause": 4,
+    "wire.own_wait": 5,
 }
-"""Layers of the table of the pauses that members' own ports measured."""
+"""Layers of the table of the pauses and waits that members' own ports measured."""
 LAG_LAYERS = {"onset_lag": 0, "onset_lag_p95": 1, "last_share": 2}
 """Layers of the table of receivers' values about senders."""
 RANK_SIGNALS = ("wire.onset_lag", "wire.onset_lag_p95", "wire.last_sender_share", "wire.stopped_time")
@@ -98,21 +99,26 @@ class _GroupBucket:
 
     groups: list[Group] = field(default_factory=list)
     nodes: list[tuple[str, ...]] = field(default_factory=list)
-    receivers: list[dict[str, int]] = field(default_factory=list)
+    receivers: list[dict[str, tuple[int, int]]] = field(default_factory=list)
+    """(node, slot) of each receiving port, by group: a node has a slot for each of its ports."""
+    slots: int = 1
+    """Slots of a node, in all groups."""
     lags: _Cells = field(default_factory=_Cells)
-    """[layer, group, receiver, sender]."""
+    """[layer, group, node, slot, sender]."""
     pauses: _Cells = field(default_factory=_Cells)
-    """[layer, group, receiver, node]: a node has a receiver for each port."""
+    """[layer, group, node, slot]."""
     stage: _Cells = field(default_factory=_Cells)
     """[group, node]."""
     pace: _Cells = field(default_factory=_Cells)
-    """[what, group, receiver]."""
+    """[what, group, node, slot]."""
     targets: tuple[I64, I64, I64] | None = None
     """Series of (what is said of groups, by signal), (rank signals by rank), and each rank's place in [group, node]."""
     period: F64 = field(default_factory=lambda: np.empty(0))
     """[group] seconds between rounds, as last known."""
-    agrees: Mask = field(default_factory=lambda: np.empty((0, 0), bool))
-    """[group, receiver] whether a receiver reads the rounds that its group has, as far as that is known."""
+    agrees: Mask = field(default_factory=lambda: np.empty((0, 0, 0), bool))
+    """[group, node, slot] whether a receiver reads the rounds that its group has, as far as that is known."""
+    supports: Mask = field(default_factory=lambda: np.empty((0, 0, 0), bool))
+    """[group, node, member's node] whether a node's own telemetry supports that the member is late, as last known."""
 
     @property
     def has_reports(self) -> bool:
@@ -136,32 +142,31 @@ class _GroupBucket:
             step: length of a tick, s.
         """
         paces, ranks, place = self.begin(table)
-        groups, senders = len(self.groups), max(map(len, self.nodes))
-        receivers = max(1, *(len(r) for r in self.receivers))
+        groups, nodes, slots = len(self.groups), max(map(len, self.nodes)), self.slots
         reach = np.fmax(FRESH_TICKS, REPORT_ROUNDS * self.period / step)
-        said, new = _recent_values(self.pace, (len(PACE_SIGNALS), groups, receivers), (latest, age), reach)
-        heard, anew = _recent_values(self.lags, (len(LAG_LAYERS), groups, receivers, senders), (latest, age), reach)
-        room = (len(PAUSE_LAYERS), groups, receivers, senders)
+        said, new = _recent_values(self.pace, (len(PACE_SIGNALS), groups, nodes, slots), (latest, age), reach)
+        heard, anew = _recent_values(self.lags, (len(LAG_LAYERS), groups, nodes, slots, nodes), (latest, age), reach)
+        room = (len(PAUSE_LAYERS), groups, nodes, slots)
         chained = ~np.isnan(self.pauses.table(room, latest)[0]).all(axis=(1, 2))
-        ports = np.array([len(r) for r in self.receivers])
-        is_shared = (~np.isnan(said)).sum(axis=2) > MIN_PORT_SHARE * ports
-        middle = np.where(new & is_shared, _group_pace(said, ~np.isnan(heard[0]), chained), np.nan)
+        middle = np.where(new & self._is_shared(said), _group_pace(said, ~np.isnan(heard[0]), chained), np.nan)
         period = middle[list(PACE_SIGNALS).index("wire.port_round_period")]
         before, self.period = self.period, np.where(np.isnan(period), self.period, period)
-        lag, last = merge_lags(heard[0], heard[2], self.period)
-        high = np.fmax(nan_median(np.moveaxis(heard[1], 1, 2)), lag)
+        flat = heard.reshape(len(LAG_LAYERS), groups, nodes * slots, nodes)
+        lag, last, supports = merge_lags(flat[0], flat[2], self.period, slots)
+        high = np.fmax(median_vote(np.moveaxis(heard[1], 3, 1)), lag)
         spot = anew[:, None]
-        stage = self.stage.table((groups, senders), np.where(age < FRESH_TICKS, latest, np.nan))
+        stage = self.stage.table((groups, nodes), np.where(age < FRESH_TICKS, latest, np.nan))
         slowest = np.where(np.isnan(stage), np.nan, _is_slowest_stage(stage))
         paused, again = _recent_values(self.pauses, room, (latest, age), reach)
         still, longest = paused[PAUSE_LAYERS["wire.open_pause"]], paused[PAUSE_LAYERS["wire.own_longest_pause"]]
+        waits = paused[PAUSE_LAYERS["wire.own_wait"]]
         common = np.where(again, self._common_pause(longest), np.nan)
         # A port that carries little of a member's traffic pauses longer: its busiest port counts.
         self.agrees = _agrees(said, middle, before)
-        paused[:2] = np.where(self.agrees[..., None], paused[:2], np.nan)
+        paused[:2] = np.where(self.agrees, paused[:2], np.nan)
         owed = self._line_stops(still, stage)
         paused = _with_open_rounds(paused[:4], self.pauses.table(room, latest))
-        pause, p95, stopped = (np.fmin.reduce(layer, axis=1) for layer in paused)
+        pause, p95, stopped = (np.fmin.reduce(layer, axis=2) for layer in paused)
         # Where all stand, one does for a tick longer than another: none is late.
         stands = (self._common_pause(np.fmax(longest, still)) > np.fmax(STAND_TIMES * self.period, MIN_STAND))[:, None]
         lags = np.where(stands, np.nan, compare_pauses(pause, p95))
@@ -170,15 +175,47 @@ class _GroupBucket:
         rows = (lag, stage), (high, none), (last, slowest), (none, owed)
         by_rank = np.stack([np.fmax(np.where(spot, mesh, np.nan), line) for mesh, line in rows])
         by_rank = np.fmax(by_rank, behind)
+        self._follow_supports(supports, by_rank[0], np.fmax(lags[0], stage), np.fmin.reduce(waits, axis=2))
         by_rank = by_rank.reshape(len(RANK_SIGNALS), -1)[:, place]
         return np.concatenate((paces, ranks)), np.concatenate((middle.ravel(), common, by_rank.ravel()))
+
+    def _is_shared(self, said: F64) -> Mask:
+        """Returns [signal, group] whether enough of the ports that see a group read its rounds; each node counts once.
+
+        `said` is [signal, group, node, slot].
+        """
+        ports = np.zeros(said.shape[1:3])
+        for index, receivers in enumerate(self.receivers):
+            for node, _ in receivers.values():
+                ports[index, node] += 1
+        share = (~np.isnan(said)).sum(axis=3) / np.maximum(ports, 1.0)
+        return np.asarray(share.sum(axis=2) > MIN_PORT_SHARE * (ports > 0).sum(axis=1))
+
+    def _follow_supports(self, heard: Mask, lag: F64, own: F64, waits: F64) -> None:
+        """Notes which nodes support the lags of this tick: those that hear it, and the member's own ports.
+
+        Those that wait for as long support what the member's own ports say: alone they do not say for whom they wait.
+
+        Args:
+            heard: [group, node, sender] whether a node hears the sender late.
+            lag: [group, sender] s as told.
+            own: [group, sender] s by which a member is late by its own ports.
+            waits: [group, node] s that a node waits in a round.
+        """
+        least = np.fmax(lag / 2, LEAST_LAG)
+        admits = own >= least
+        supports = heard | admits[:, None] & ((waits[:, :, None] >= least[:, None]) | np.eye(lag.shape[1], dtype=bool))
+        if self.supports.shape != supports.shape:
+            self.supports = supports
+        is_told = ~np.isnan(lag).all(axis=1)
+        self.supports[is_told] = supports[is_told]
 
     def _common_pause(self, longest: F64) -> F64:
         """Returns [group] s that all members have paused for; NaN where half of them are unknown.
 
-        `longest` is [group, receiver, node] s. A long pause counts also where it is all that a port read in a tick.
+        `longest` is [group, node, slot] s. A long pause counts also where it is all that a port read in a tick.
         """
-        by_node = np.fmin.reduce(longest, axis=1)
+        by_node = np.fmin.reduce(longest, axis=2)
         known = (~np.isnan(by_node)).sum(axis=1)
         return np.where(2 * known > np.array(list(map(len, self.nodes))), np.fmin.reduce(by_node, axis=1), np.nan)
 
@@ -186,10 +223,10 @@ class _GroupBucket:
         """Returns [group, node] s for which a stage has not handed on an input, 0 for others; NaN outside pipelines.
 
         Args:
-            open_pause: [group, receiver, node] s.
+            open_pause: [group, node, slot] s.
             stage: [group, node] s that each stage took for what it handed on in this tick.
         """
-        since = np.fmin.reduce(open_pause, axis=1)
+        since = np.fmin.reduce(open_pause, axis=2)
         is_line = np.array([g.kind in PIPELINES for g in self.groups])
         alive = is_line & ~np.isnan(np.fmax(stage, since)).all(axis=1)
         return np.where(alive[:, None], np.nan_to_num(since, nan=0.0), np.nan)
@@ -227,9 +264,9 @@ class WireJoin:
     """(series of a port, series of a rank, source): values copied from ports."""
     _forwarded: I64 = field(default_factory=lambda: np.empty((0, 3), np.int64))
     """The same as an array."""
-    sources: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """Numbers of the sources of copied values about rounds, (bucket, index in it, receiver), from 1 on."""
-    _sources: I64 = field(default_factory=lambda: np.empty((0, 3), np.int64))
+    sources: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    """Numbers of the sources of copied values about rounds, (bucket, index in it, node, slot), from 1 on."""
+    _sources: I64 = field(default_factory=lambda: np.empty((0, 4), np.int64))
     """The same as an array."""
     _ranks: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """(group, member) of all ranks on each node."""
@@ -272,6 +309,18 @@ class WireJoin:
         known = ~np.isnan(values)
         return Block(np.full(int(known.sum()), t), series[known].astype(np.int32), values[known])
 
+    def name_supporters(self, group: str, member: str) -> tuple[str, ...]:
+        """Returns the nodes whose own telemetry supports that a member is late, as of the last tick that said so."""
+        place = self.bucket_of.get(group)
+        if place is None:
+            return ()
+        bucket, index = self.buckets[place[0]], place[1]
+        nodes = bucket.nodes[index]
+        node = _node_of_member(member, nodes)
+        if node not in nodes or not bucket.supports.size:
+            return ()
+        return tuple(sorted(nodes[i] for i in np.flatnonzero(bucket.supports[index, : len(nodes), nodes.index(node)])))
+
     def take_over(self, before: "WireJoin", table: SeriesTable) -> None:
         """Goes on with the periods that another join learned of the groups that both have."""
         for name, (size, index) in self.bucket_of.items():
@@ -291,9 +340,9 @@ class WireJoin:
             self._sources = np.array(list(self.sources))
         for size, bucket in self.buckets.items():
             at = np.flatnonzero(self._sources[:, 0] == size)
-            index, receiver = self._sources[at, 1:].T
-            known = (index < bucket.agrees.shape[0]) & (receiver < bucket.agrees.shape[1])
-            agrees[at[known] + 1] = bucket.agrees[index[known], receiver[known]]
+            place = self._sources[at, 1:]
+            known = (place < bucket.agrees.shape).all(axis=1)
+            agrees[at[known] + 1] = bucket.agrees[tuple(place[known].T)]
         return agrees
 
     def _register_series(self, table: SeriesTable) -> None:
@@ -304,33 +353,43 @@ class WireJoin:
             source = 0
             if key.selector in self.bucket_of and key.kind in ("port", "peer") and key.signal not in UNROUNDED:
                 receiver = self._register_receiver(number, key)
-                source = self.sources.setdefault((*self.bucket_of[key.selector], receiver), len(self.sources) + 1)
+                if receiver is None:
+                    continue
+                source = self.sources.setdefault((*self.bucket_of[key.selector], *receiver), len(self.sources) + 1)
             if key.signal in FORWARDED_SIGNALS:
                 self._forward_to_members(number, source, key, table)
 
-    def _register_receiver(self, number: int, key: SeriesKey) -> int:
-        """Assigns a cell to a series about a group's rounds; returns the number of its receiver."""
+    def _register_receiver(self, number: int, key: SeriesKey) -> tuple[int, int] | None:
+        """Assigns a cell to a series about a group's rounds; returns (node, slot) of its receiver.
+
+        None where the receiver is no member: what it says of the group counts for nothing.
+        """
         size, index = self.bucket_of[key.selector]
         bucket = self.buckets[size]
         port, _, heard = key.entity.partition(">")
-        node = port.partition("/")[0]
-        receiver = bucket.receivers[index].setdefault(port, len(bucket.receivers[index]))
-        sender = heard.partition("/")[0] or node
+        own, nodes = port.partition("/")[0], bucket.nodes[index]
+        if own not in nodes:
+            return None
+        node, sender = nodes.index(own), heard.partition("/")[0] or own
+        receivers = bucket.receivers[index]
+        if port not in receivers:
+            receivers[port] = node, sum(other == node for other, _ in receivers.values())
+            bucket.slots = max(bucket.slots, receivers[port][1] + 1)
+        receiver = receivers[port]
         what = key.signal.removeprefix("wire.own_").removeprefix("wire.peer_")
-        if sender not in bucket.nodes[index]:
+        if sender not in nodes:
             return receiver
         if what in LAG_LAYERS:
-            bucket.lags.positions.append((LAG_LAYERS[what], index, receiver, bucket.nodes[index].index(sender)))
+            bucket.lags.positions.append((LAG_LAYERS[what], index, *receiver, nodes.index(sender)))
             bucket.lags.series.append(number)
         elif key.signal in PAUSE_LAYERS:
-            member = bucket.nodes[index].index(node)
-            bucket.pauses.positions.append((PAUSE_LAYERS[key.signal], index, receiver, member))
+            bucket.pauses.positions.append((PAUSE_LAYERS[key.signal], index, *receiver))
             bucket.pauses.series.append(number)
         elif key.signal == "wire.stage_time":
-            bucket.stage.positions.append((index, bucket.nodes[index].index(node)))
+            bucket.stage.positions.append((index, node))
             bucket.stage.series.append(number)
         elif key.signal in PACE_SIGNALS:
-            bucket.pace.positions.append((list(PACE_SIGNALS).index(key.signal), index, receiver))
+            bucket.pace.positions.append((list(PACE_SIGNALS).index(key.signal), index, *receiver))
             bucket.pace.series.append(number)
         return receiver
 
@@ -358,47 +417,59 @@ def _recent_values(cells: _Cells, shape: tuple[int, ...], said: tuple[F64, F64],
 
 
 def _group_pace(said: F64, heard: Mask, chained: Mask) -> F64:
-    """Returns [signal, group] the pace of each group from its receivers' values, NaN where unknown.
+    """Returns [signal, group] the pace of each group from its nodes' values, NaN where unknown.
 
     In a ring, a member that waits for a late one appears to send twice in a round, so there the slowest value counts.
     Where members measured their own rounds (`chained`), an exchange takes as long as for the one that waited least, and
-    rounds are as uneven as for the one for which they are least so: some may take a step for two rounds.
+    rounds are as uneven as for the one for which they are least so: some may take a step for two rounds. Of such
+    extremes as many are left out as may be lies.
+
+    Args:
+        said: [signal, group, node, slot].
+        heard: [group, node, slot, sender] whether a receiver hears a sender.
+        chained: [group].
     """
-    ring = (heard.sum(axis=2) == 2).any(axis=1) & ((heard.any(axis=1)).sum(axis=1) > 2)
-    middle = nan_median(said)
-    rate, period = list(PACE_SIGNALS).index("wire.port_round_rate"), list(PACE_SIGNALS).index("wire.port_round_period")
-    middle[period] = np.where(ring, np.fmax.reduce(said[period], axis=1), middle[period])
-    middle[rate] = np.where(ring, np.fmin.reduce(said[rate], axis=1), middle[rate])
-    for signal in ("wire.port_exchange_time", "wire.port_round_period_cv"):
+    senders = heard.sum(axis=3).max(axis=2)
+    is_ring = 2 * (senders == 2).sum(axis=1) > (senders > 0).sum(axis=1)
+    ring = is_ring & (heard.any(axis=(1, 2)).sum(axis=1) > 2)
+    middle = median_vote(said)
+    for signal, low, where in (
+        ("wire.port_round_rate", True, ring),
+        ("wire.port_round_period", False, ring),
+        ("wire.port_exchange_time", True, chained),
+        ("wire.port_round_period_cv", True, chained),
+    ):
         row = list(PACE_SIGNALS).index(signal)
-        middle[row] = np.where(chained, np.fmin.reduce(said[row], axis=1), middle[row])
+        by_node = (np.fmin if low else np.fmax).reduce(said[row], axis=2)
+        middle[row] = np.where(where, nan_extreme(by_node, low=low), middle[row])
     return middle
 
 
 def _agrees(said: F64, middle: F64, before: F64) -> Mask:
-    """Returns [group, receiver] whether a receiver's period is about its group's, now or before, as far as known.
+    """Returns [group, node, slot] whether a receiver's period is about its group's, now or before, as far as known.
 
     Where a tick has few rounds, one that takes longer may count in this tick at some ports and in the next at others.
     """
     which = list(PACE_SIGNALS).index("wire.port_round_period")
     with np.errstate(invalid="ignore"):
-        now, past = (np.abs(np.log(said[which] / period[:, None])) for period in (middle[which], before))
+        now, past = (np.abs(np.log(said[which] / period[:, None, None])) for period in (middle[which], before))
         return np.asarray(~((now > np.log(SAME_PERIOD)) & ~(past <= np.log(SAME_PERIOD))))
 
 
 def _with_open_rounds(recent: F64, newest: F64) -> F64:
-    """Returns [pause, 95 % quantile, stopped; group, receiver, member] s, with rounds that are still open.
+    """Returns [pause, 95 % quantile, stopped; group, node, slot] s, with rounds that are still open.
 
     While a member waits, one that owes the next step has paused ever since; the others' pauses are their last ones, of
-    whatever age. Where none waits, silent members are idle. One that may owe it or wait counts as stopped where no
-    other one surely owes it.
+    whatever age. Where none waits, or only so few as may lie, silent members are idle. One that may owe it or wait
+    counts as stopped where no other one surely owes it.
     """
     pause, high, open_pause, open_wait = recent
     may_wait, may_owe = ~np.isnan(open_wait), ~np.isnan(open_pause)
     is_sure = (may_owe & ~may_wait).any(axis=(1, 2), keepdims=True)
     is_stopped = may_owe & ~(may_wait & is_sure)
     waits = may_wait & ~is_stopped
-    is_stopped &= waits.any(axis=(1, 2), keepdims=True)
+    tolerated = max_liars((~np.isnan(recent)).any(axis=(0, 3)).sum(axis=1))
+    is_stopped &= (waits.any(axis=2).sum(axis=1) > tolerated)[:, None, None]
     stopped = np.where(is_stopped, open_pause, np.where(waits | ~np.isnan(pause), 0.0, np.nan))
     return np.stack(
         (
@@ -412,15 +483,16 @@ def _with_open_rounds(recent: F64, newest: F64) -> F64:
 def compare_pauses(pause: F64, high: F64) -> F64:
     """Returns [what, group, member] lag, its 95 % quantile and share of last places, from members' own ports.
 
-    A member is late by how much longer it pauses than the one that pauses least. How often it is the last one follows
-    from its pause and that of the longest other, each taken as normally distributed around its median.
+    A member is late by how much longer it pauses than the one that pauses least, after as many as may lie. How often it
+    is the last one follows from its pause and that of the longest other, each taken as normally distributed around its
+    median.
 
     Args:
         pause: [group, member] median pause before a round, s; NaN where unknown.
         high: [group, member] its 95 % quantile.
     """
     known = (~np.isnan(pause)).sum(axis=1, keepdims=True) >= 2
-    least = np.fmin.reduce(pause, axis=1, keepdims=True)
+    least = nan_extreme(pause, low=True)[:, None]
     ordered = np.sort(np.where(np.isnan(pause), -np.inf, pause), axis=1)
     first, second = ordered[:, -1:], ordered[:, -2:-1]
     longest = np.where(pause == first, second, first)
@@ -430,7 +502,8 @@ def compare_pauses(pause: F64, high: F64) -> F64:
         share = _normal_cdf((pause - longest) / np.hypot(spread, widest))
         share = np.where(np.isnan(share), 0.5, share)
         share = share / np.maximum(np.sum(share, axis=1, keepdims=True, where=~np.isnan(pause)), 1.0)
-    out = np.stack((pause - least, high - least, np.where(np.isnan(pause), np.nan, share)))
+    behind = np.where(pause < least, 0.0, pause - least)
+    out = np.stack((behind, np.fmax(high - least, behind), np.where(np.isnan(pause), np.nan, share)))
     return np.where(known, out, np.nan)
 
 
@@ -443,94 +516,3 @@ def _is_slowest_stage(stage: F64) -> Mask:
     """Returns [group, stage] whether a stage takes longest, by more than stages of equal work differ."""
     longest = np.fmax.reduce(stage, axis=1, keepdims=True)
     return np.asarray((stage == longest) & (stage > SLOWEST_FACTOR * nan_median(stage)[:, None]))
-
-
-def nan_median(values: F64) -> F64:
-    """Returns the median over the last axis without NaN; NaN where all are NaN."""
-    known = (~np.isnan(values)).sum(axis=-1)
-    ordered = np.sort(values, axis=-1)
-    at = np.maximum(known - 1, 0)
-    low = np.take_along_axis(ordered, (at // 2)[..., None], -1)[..., 0]
-    high = np.take_along_axis(ordered, ((at + 1) // 2)[..., None], -1)[..., 0]
-    return np.asarray((low + high) / 2)
-
-
-def merge_lags(lag: F64, last: F64, period: F64) -> tuple[F64, F64]:
-    """Returns [group, sender] the lag behind the first sender, s, and the share of rounds sent last; NaN where unknown.
-
-    Args:
-        lag: [groups, receivers, senders] onset of each sender after the first that the receiver heard, s; NaN if
-            it received none.
-        last: the same shape: share of rounds in which the receiver heard the sender begin last.
-        period: [groups] time between rounds, s.
-    """
-    weight = ~np.isnan(lag)
-    weight &= weight.sum(axis=2, keepdims=True) >= 2
-    place = _least_squares(np.where(weight, lag, 0.0), weight.astype(float))
-    place = np.where(_comparable_senders(weight), place, np.nan)
-    partial = (weight.sum(axis=2) == 2).any(axis=1) & ((~np.isnan(place)).sum(axis=1) > 2)
-    place = np.where(partial[:, None], _recut_circle(place, period), place)
-    first = np.fmin.reduce(place, axis=1, keepdims=True)
-    return place - first, _last_share(np.where(weight, lag, np.nan), last, place)
-
-
-def _least_squares(lag: F64, weight: F64) -> F64:
-    """Returns [group, sender] s that fit every receiver's row best, with a free offset for each row."""
-    heard = np.maximum(weight.sum(axis=2, keepdims=True), 1.0)
-    centred = weight * (lag - lag.sum(axis=2, keepdims=True) / heard)
-    laplacian = -np.einsum("grs,grt->gst", weight, weight / heard)
-    diagonal = np.arange(laplacian.shape[1])
-    laplacian[:, diagonal, diagonal] += weight.sum(axis=1)
-    inverse = _invert(laplacian.shape, laplacian.tobytes())
-    return np.asarray((inverse @ centred.sum(axis=1)[..., None])[..., 0])
-
-
-@lru_cache(maxsize=8)
-def _invert(shape: tuple[int, ...], numbers: bytes) -> F64:
-    """Returns the pseudo-inverses of symmetric matrices, given as bytes: those of a tick are mostly those before."""
-    return np.asarray(np.linalg.pinv(np.frombuffer(numbers).reshape(shape), hermitian=True), np.float64)
-
-
-def _comparable_senders(weight: Mask) -> Mask:
-    """Returns [group, sender] whether a sender is comparable with the one that most receivers receive from."""
-    near = np.einsum("grs,grt->gst", weight.astype(np.int32), weight.astype(np.int32)) > 0
-    for _ in range(max(1, near.shape[1] - 1).bit_length()):
-        near = np.matmul(near.astype(np.int32), near.astype(np.int32)) > 0
-    centre = weight.sum(axis=1).argmax(axis=1)
-    return np.asarray(near[np.arange(len(near)), centre])
-
-
-def _recut_circle(place: F64, period: F64) -> F64:
-    """Places on the circle of one period, cut anew where the fewest are late (see `rounds`)."""
-    size = place.shape[1]
-    turn = np.where(np.isnan(place), np.nan, np.mod(place, period[:, None]))
-    ordered = np.sort(turn, axis=1)
-    known = (~np.isnan(turn)).sum(axis=1, keepdims=True)
-    column = np.arange(size)
-    before = np.take_along_axis(ordered, np.mod(column - 1, np.maximum(known, 1)), 1)
-    pause = np.mod(ordered - before, period[:, None])
-    after = np.mod(turn[:, None, :] - ordered[:, :, None], period[:, None, None])
-    after = np.where(after > period[:, None, None] * (1 - 1e-9), 0.0, after)
-    spread = np.fmax.reduce(after, axis=2)
-    late = (after > spread[:, :, None] / 2).sum(axis=2)
-    possible = (pause >= MIN_PAUSE_SHARE * np.fmax.reduce(pause, axis=1, keepdims=True)) & (column < known)
-    rank = np.where(possible, late + spread / (10 * period[:, None]), np.inf)
-    best = np.argmin(rank, axis=1)
-    return np.asarray(after[np.arange(len(after)), best])
-
-
-def _last_share(lag: F64, last: F64, place: F64) -> F64:
-    """[groups, senders] share of rounds in which a member sent last, from the values of each receiver.
-
-    A receiver that hears all tells it outright. One that hears two tells which of them came later; a member that sent
-    last came later than each neighbour, so that the least of what its receivers say bounds it.
-    """
-    heard = (~np.isnan(lag)).sum(axis=2)
-    full = heard == np.maximum((~np.isnan(place)).sum(axis=1), 2)[:, None]
-    whole = nan_median(np.moveaxis(np.where(full[:, :, None], last, np.nan), 1, 2))
-    pair = (heard == 2)[:, :, None] & ~np.isnan(lag)
-    own, other = np.where(pair, lag, np.nan), np.where(pair, place[:, None, :], np.nan)
-    centre = np.nansum(own, axis=2, keepdims=True) / 2, np.nansum(other, axis=2, keepdims=True) / 2
-    turned = (own - centre[0]) * (other - centre[1]) < 0
-    seen = np.where(pair, np.where(turned, 1.0 - last, last), np.nan)
-    return np.asarray(np.where(np.isnan(whole), np.fmin.reduce(seen, axis=1), whole))

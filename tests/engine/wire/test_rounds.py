@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from skewscope.engine.ingest.feed import SeriesKey, SeriesTable
 from skewscope.engine.wire import rounds
 from skewscope.engine.wire.bursts import EDGES, Bursts, _count_by_bin, otsu_threshold
-from skewscope.engine.wire.join import WireJoin, merge_lags
+from skewscope.engine.wire.join import WireJoin
+from skewscope.engine.wire.lags import merge_lags
 from skewscope.engine.wire.rounds import RoundReader
 from skewscope.engine.wire.stages import INPUT, OUTPUT, StageReader
 from tests.support.traffic import Shape, mesh, pipeline, ring, told, topology
@@ -101,14 +102,14 @@ def test_one_port_that_is_not_captured_costs_nothing_in_a_mesh() -> None:
     true = np.array([0.0, 3e-3, 11e-3, 1e-3])
     lag = np.tile(true, (1, 4, 1)) + rng.normal(0, 1e-5, (1, 4, 1))
     lag[0, 2] = np.nan
-    out, _ = merge_lags(lag, np.full(lag.shape, 0.25), np.array([20e-3]))
+    out, _, _ = merge_lags(lag, np.full(lag.shape, 0.25), np.array([20e-3]))
     assert out[0] == pytest.approx(true, abs=1e-9)
 
 
 def test_members_nobody_can_compare_are_unknown() -> None:
     lag = np.full((1, 4, 4), np.nan)
     lag[0, 0, :2] = 0.0, 1e-3
-    out, _ = merge_lags(lag, lag, np.array([20e-3]))
+    out, _, _ = merge_lags(lag, lag, np.array([20e-3]))
     assert np.isnan(out[0]).tolist() == [False, False, True, True]
 
 
@@ -117,7 +118,7 @@ def test_the_join_finds_places_whatever_each_receivers_offset(places: list[float
     true = np.array(places) - min(places)
     size = len(true)
     lag = np.array([[true + offsets[r] for r in range(size)]])
-    out, _ = merge_lags(lag, np.full(lag.shape, 1 / size), np.array([1.0]))
+    out, _, _ = merge_lags(lag, np.full(lag.shape, 1 / size), np.array([1.0]))
     assert out[0] == pytest.approx(true, abs=1e-9)
 
 
