@@ -148,6 +148,11 @@ class ActionBook:
             self.actions[id_] = decided
             return decided
 
+    def shift(self, seconds: float) -> None:
+        """Moves the times of all actions by what the clock was set; those that go on are stored again."""
+        self.actions.update({id_: one.shift(seconds) for id_, one in self.actions.items()})
+        self.unsaved.update(id_ for id_, one in self.actions.items() if one.is_live)
+
     def forget(self, ids: list[str]) -> None:
         """Drops actions that count for nothing any more."""
         for id_ in ids:

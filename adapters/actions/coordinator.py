@@ -117,6 +117,8 @@ class Coordinator:
         """Starts what has to be done at a time; returns at once."""
         if self._is_closed:
             return
+        if t < self.view.t:
+            self.shift(t - self.view.t)
         self.view.update(t, incidents, unknown)
         if not self._chores.busy and self.may_act() and (chores := [*self._list_chores(), *self._list_unsaved()]):
             self._start(self._chores, self._build_chores_job(chores))
@@ -151,7 +153,7 @@ class Coordinator:
         """Yields the actions that went on while the store could not be written."""
         for id_ in sorted(self.book.unsaved):
             one = self.actions[id_]
-            yield one, one, f"action {one.state}, stored late: {one.ending}"
+            yield one, one, f"action {one.state}, stored again: {one.ending}"
 
     def _build_chores_job(self, chores: Sequence[tuple[Action, Action, str]]) -> Job:
         async def run() -> None:
@@ -277,9 +279,9 @@ class Coordinator:
         except Exception as error:  # noqa: BLE001 - whatever a target answers, it is tried again later
             self._note_trouble(target, error)
             return
-        if action is None:
-            return
         t = self.view.t
+        if action is None or t < action.created:
+            return  # The clock was set back meanwhile: it is planned again.
         doubt = self.steps.find_doubt(incident) if mode == ACT else ""
         if doubt:
             action = replace(action, waiting=doubt).note(t, f"waits for a person: {doubt}")
@@ -317,10 +319,21 @@ class Coordinator:
         self.resume(actions, t)
 
     def resume(self, actions: Iterable[Action], t: float) -> None:
-        """Takes over stored actions after a start; those under way go on at the next step."""
+        """Takes over stored actions after a start; those under way go on at the next step.
+
+        One whose times lie ahead was stored before the clock was set back: the latest of them counts as now.
+        """
         for stored in actions:
             action = self.planner.follow_system(stored)
+            ahead = action.newest_time - t
+            action = action.shift(-ahead) if ahead > 0 else action
             self.book.actions[stored.id] = replace(action, next_try=min(action.next_try, t))
+
+    def shift(self, seconds: float) -> None:
+        """Moves all times by what the clock was set, so that durations are those of the time that has passed."""
+        self.book.shift(seconds)
+        self.view.shift(seconds)
+        self._replan_at.clear()
 
     # --- what persons ask for
 

@@ -139,11 +139,24 @@ class EffectMeter:
         sums = [self._sum(engine, each, t) for each in rows]
         firing = [one for one in incidents if one.state == "firing" and not one.is_symptom]
         with self._lock:
+            if self._number is not None and t < self._number * SPAN:
+                self._forget_spans(t - self._number * SPAN)
             is_new = self._move_to(int(t // SPAN))
             self._mark_ill(firing, t, is_new=is_new)
             self._rows = rows
             for each, more in zip(rows, sums, strict=True):
                 self._add(each, more)
+
+    def shift(self, seconds: float) -> None:
+        """Goes on after the clock was set: levels that were measured stay, sums of other times do not."""
+        with self._lock:
+            self._forget_spans(seconds)
+
+    def _forget_spans(self, seconds: float) -> None:
+        self._number = None
+        self._sums.clear()
+        self._is_ill[:] = False
+        self._trials = {id_: replace(one, used=one.used + seconds) for id_, one in self._trials.items()}
 
     def _move_to(self, number: int) -> bool:
         """Begins the span of a number; returns whether it is a new one."""

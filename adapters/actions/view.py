@@ -24,7 +24,12 @@ class IncidentView:
         self._quiet_since = {id_: at for id_, at in self._quiet_since.items() if id_ not in firing}
         for one in incidents:
             if one.state == "resolved":
-                self._quiet_since.setdefault(one.id, t if one.resolved_at is None else one.resolved_at)
+                self._quiet_since.setdefault(one.id, t if one.resolved_at is None else min(one.resolved_at, t))
+
+    def shift(self, seconds: float) -> None:
+        """Moves all times by what the clock was set."""
+        self.t += seconds
+        self._quiet_since = {id_: since + seconds for id_, since in self._quiet_since.items()}
 
     def is_firing(self, id_: str) -> bool | None:
         """Returns whether an incident fires; None where it does but cannot be judged at present."""

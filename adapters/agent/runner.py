@@ -15,6 +15,7 @@ from skewscope.adapters.agent.observer import ObserverClocks
 from skewscope.adapters.agent.port_map import TopologyClient, read_topology
 from skewscope.adapters.formats.row_protocol import HelloFrame
 from skewscope.adapters.runtime.channel import Channel
+from skewscope.adapters.runtime.clock import read_uptime
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.loader import load_signals
 from skewscope.kb.problems import InputError
@@ -45,6 +46,7 @@ class AgentRunner:
         hello = HelloFrame(config.node, secrets.token_hex(8), _version())
         self._agent = NodeAgent(config, load_signals(), hello, ObserverClocks(time.time, time.thread_time))
         self._late_ticks = 0
+        self._ticked_at = read_uptime()
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._pending_topology: list[Topology] = []
@@ -84,8 +86,10 @@ class AgentRunner:
         if now < due:
             # Further away than a tick can be: the clock was changed.
             return due if due - now <= 1 else int(now) + 1
+        before, self._ticked_at = self._ticked_at, read_uptime()
         if now - due > LATE_AFTER:
-            self._late_ticks += max(int(now - due), 1)
+            # A clock that was set forward passes over seconds in which nothing was late.
+            self._late_ticks += max(int(min(now - due, self._ticked_at - before)), 1)
             due = int(now)
         self._agent.tick(float(due))
         return due + 1

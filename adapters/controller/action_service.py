@@ -150,6 +150,12 @@ class ActionService:
             self.coordinator.step(result.snapshot.time, result.snapshot.incidents, result.unknown)
             self.context = self.coordinator.list_failures()
 
+    def shift(self, seconds: float) -> None:
+        """Goes on after the clock was set by some seconds."""
+        self.coordinator.shift(seconds)
+        if self.effects is not None:
+            self.effects.shift(seconds)
+
     async def close(self) -> None:
         """Waits for the jobs under way; what they have stored is continued by the next run, or the next leader."""
         await self.coordinator.close()

@@ -129,9 +129,9 @@ async def get_liveness(_request: Request, _site: ApiContext) -> Response:
 
 async def get_readiness(_request: Request, context: ApiContext) -> Response:
     """Reports whether ticks are advancing."""
-    known, now = context.controller.last_result, context.controller.clock.now()
-    if known is None or now - known.snapshot.time > STALE_AFTER:
-        return PlainTextResponse("no tick yet\n" if known is None else "ticks are not advancing\n", 503)
+    passed = context.controller.seconds_since_tick()
+    if passed is None or passed > STALE_AFTER:
+        return PlainTextResponse("no tick yet\n" if passed is None else "ticks are not advancing\n", 503)
     return PlainTextResponse("ok\n")
 
 

@@ -37,6 +37,7 @@ from skewscope.adapters.notify.base import NotificationScope
 from skewscope.adapters.notify.dispatcher import Dispatcher, is_event_notifier
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.clock import Clock, SystemClock
+from skewscope.adapters.runtime.elapsed_time import ClockChanges
 from skewscope.adapters.sources import SourceContext, source_kinds
 from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.adapters.sources.common.supervisor import SourceStatus, SourceSupervisor
@@ -45,7 +46,7 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Catalogue
 
 MAX_SET_BACK = 5.0
-"""Seconds of a clock set-back that are simply waited for."""
+"""Seconds of a clock set-back that are simply waited for, and by which it may be set forward without notice."""
 AGENT_SAVE_TICKS = 60
 """Ticks between two writes of the agent registry."""
 GC_FREEZE_TICKS = 10
@@ -100,7 +101,7 @@ class Controller:
         self.dispatcher = Dispatcher(self.clock, reader.notifications, self._record_delivery)
         self.election = LeaderElection(
             self.config.leader,
-            ControllerParticipant(self.dispatcher, self.clock, self._last_tick_time, self._audit_leadership),
+            ControllerParticipant(self.dispatcher, self.clock, self.seconds_since_tick, self._audit_leadership),
         )
         self.dispatcher.is_active = lambda: self.is_leader
         self.dispatcher.publish = self.election.publish
@@ -116,6 +117,8 @@ class Controller:
         self._stack = ExitStack()
         self._pipeline: TickPipeline | None = None
         self._t = -math.inf
+        self._ticked_at: float | None = None
+        self._clock_changes = ClockChanges(self.clock, MAX_SET_BACK)
         self._reloading = asyncio.Lock()
         self._is_closing = False
         self._making_room: asyncio.Task[None] | None = None
@@ -159,7 +162,9 @@ class Controller:
 
     async def tick(self, stopped: "asyncio.Task[bool] | None" = None) -> None:
         """Waits for the end of the next whole second, or for the stop, and processes it."""
-        begun = self.clock.now()
+        begun, change = self.clock.now(), self._clock_changes.take()
+        if change > 0:
+            self._handle_set_forward(change)
         if self._t - begun > MAX_SET_BACK:
             await self._handle_set_back(self._t - begun)
             begun = self.clock.now()
@@ -168,9 +173,13 @@ class Controller:
         await asyncio.wait({waiting, *([stopped] if stopped else [])}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if math.isfinite(self._t):
-            self.tick_stats.skipped += max(round((end - self._t) / TICK_S) - 1, 0)
+            self.tick_stats.skipped += max(round((end - self._t - max(change, 0.0)) / TICK_S) - 1, 0)
         self._t = end
         await self._run_tick(end)
+
+    def _handle_set_forward(self, seconds: float) -> None:
+        log.warning("the clock was set forward by %.0f s", seconds)
+        self.actions.shift(seconds)
 
     async def _handle_set_back(self, seconds: float) -> None:
         """Restarts the engine at the present time after a clock set-back: engine time never runs backwards."""
@@ -184,7 +193,7 @@ class Controller:
         await self._run_in_thread(self._add_audit_entry, f"the clock was set back by {seconds:.0f} s")
 
     async def _run_tick(self, t: float) -> None:
-        begun = self.clock.now()
+        begun = self.clock.uptime()
         self.supervisor.check()
         handed = self.supervisor.take()
         for name, batches in self._leftover.items():
@@ -203,7 +212,8 @@ class Controller:
             heard = self.receiver.agent_records()
             await self._run_in_thread(lambda: self._active_pipeline.save_agents(heard))
         self.tick_stats.ticks += 1
-        self.tick_stats.duration = self.clock.now() - begun
+        self._ticked_at = self.clock.uptime()
+        self.tick_stats.duration = self._ticked_at - begun
         self._freeze_when_steady(self.last_result.series)
         if self._active_pipeline.needs_room and not self._reloading.locked():
             self._making_room = asyncio.create_task(self._make_room(), name="room for series")
@@ -438,8 +448,9 @@ class Controller:
         """Whether this controller is the one that notifies."""
         return self.election.is_leader
 
-    def _last_tick_time(self) -> float | None:
-        return self.last_result.snapshot.time if self.last_result else None
+    def seconds_since_tick(self) -> float | None:
+        """Returns the seconds since the end of the last tick, whatever the clock did; None before the first."""
+        return None if self._ticked_at is None else self.clock.uptime() - self._ticked_at
 
     async def _audit_leadership(self, leads: bool) -> None:
         await self._run_in_thread(self._add_audit_entry, "leads" if leads else "follows")

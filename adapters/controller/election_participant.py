@@ -16,15 +16,15 @@ class ControllerParticipant:
 
     dispatcher: Dispatcher
     clock: Clock
-    last_tick_time: Callable[[], float | None]
-    """Time of the last tick; None before the first."""
+    seconds_since_tick: Callable[[], float | None]
+    """Seconds since the last tick; None before the first."""
     note_leadership: Callable[[bool], Awaitable[None]]
 
     @property
     def is_able(self) -> bool:
         """Returns whether ticks are advancing."""
-        last = self.last_tick_time()
-        return last is not None and self.clock.now() - last <= STALL_TIMEOUT
+        passed = self.seconds_since_tick()
+        return passed is not None and passed <= STALL_TIMEOUT
 
     def progress(self) -> str:
         """Returns its progress as one line."""

@@ -55,6 +55,10 @@ class GivenClock:
         """Seconds since 1970, UTC."""
         return self.time
 
+    def uptime(self) -> float:
+        """The same seconds: nobody sets this clock."""
+        return self.time
+
     async def sleep(self, seconds: float) -> None:
         """Never called: a shard does not wait."""
         raise NotImplementedError

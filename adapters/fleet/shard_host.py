@@ -196,11 +196,11 @@ class ShardHost:
 
     def _settle(self, stop: threading.Event) -> None:
         """Waits until the agents that reported until the end have sent what they kept."""
-        begun = self.clock.now()
+        begun, started = self.clock.now(), self.clock.uptime()
         agents = self.engine.agent_records()
         newest = max((one.last_seen for one in agents), default=begun)
         missing = {one.node for one in agents if one.last_seen > newest - HEARD_S}
-        while missing and self.clock.now() - begun < SETTLE_S and not stop.wait(SETTLE_STEP_S):
+        while missing and self.clock.uptime() - started < SETTLE_S and not stop.wait(SETTLE_STEP_S):
             missing -= {one.node for one in self.engine.agent_records() if one.last_seen >= begun}
 
     def _due_ticks(self, now: float) -> Iterable[float]:

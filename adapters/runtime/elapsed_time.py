@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from skewscope.adapters.runtime.clock import Clock
+
 
 @dataclass(slots=True)
 class ElapsedTime:
@@ -22,3 +24,23 @@ class ElapsedTime:
         self.at, self.max_first = t, None
         self.seconds += step
         return step
+
+
+@dataclass(slots=True)
+class ClockChanges:
+    """By how much a clock was set, found by the time that has passed meanwhile."""
+
+    clock: Clock
+    least: float
+    """Seconds below which a change does not count yet; smaller ones add up."""
+    _ahead: float | None = None
+    """Time of the clock less the time that has passed."""
+
+    def take(self) -> float:
+        """Returns the seconds by which the clock was set since the last call: negative for back, 0 for not."""
+        ahead = self.clock.now() - self.clock.uptime()
+        change = 0.0 if self._ahead is None else ahead - self._ahead
+        if self._ahead is not None and abs(change) < self.least:
+            return 0.0
+        self._ahead = ahead
+        return change

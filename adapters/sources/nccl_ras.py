@@ -109,7 +109,7 @@ class NcclRasSource:
         """Queries until cancelled."""
         sink.unmapped = self.mapper.registry.unmapped
         while True:
-            now = self.context.clock.now()
+            begun = self.context.clock.uptime()
             reported = await asyncio.gather(*(self._query_target(target, sink) for target in self.settings.targets))
             down = [trouble for trouble in reported if trouble]
             sink.trouble = (
@@ -117,7 +117,7 @@ class NcclRasSource:
                 if down
                 else ""
             )
-            await self.context.clock.sleep(self.settings.period - (self.context.clock.now() - now))
+            await self.context.clock.sleep(self.settings.period - (self.context.clock.uptime() - begun))
 
     async def _query_target(self, target: tuple[str, int], sink: BatchSink) -> str:
         """Queries one host; returns its error, '' for none."""

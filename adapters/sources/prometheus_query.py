@@ -117,9 +117,9 @@ class PrometheusQuerySource:
         """Queries until cancelled, or until a query fails."""
         sink.unmapped = self.mapper.registry.unmapped
         while True:
-            now = self.context.clock.now()
-            if not self._names or now - self._names_fetched_at > NAMES_REFRESH_PERIOD:
-                self._names, self._names_fetched_at = await self._fetch_names(), now
+            now, begun = self.context.clock.now(), self.context.clock.uptime()
+            if not self._names or begun - self._names_fetched_at > NAMES_REFRESH_PERIOD:
+                self._names, self._names_fetched_at = await self._fetch_names(), begun
             since = (
                 max(self._known_until, now - MAX_LOOKBACK)
                 if math.isfinite(self._known_until)
@@ -131,7 +131,7 @@ class PrometheusQuerySource:
                     sink.put(batch)
             self._known_until = now
             sink.trouble = self.mapper.trouble or ("" if self._names else "it has no series that the catalogue knows")
-            await self.context.clock.sleep(self.settings.period - (self.context.clock.now() - now))
+            await self.context.clock.sleep(self.settings.period - (self.context.clock.uptime() - begun))
 
     async def _fetch_names(self) -> tuple[str, ...]:
         answer = await fetch(

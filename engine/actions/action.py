@@ -38,6 +38,18 @@ HELPED, NOT_HELPED, UNPROVEN = "helped", "not helped", "unproven"
 
 LEAST_LOSS = 0.05
 """Least loss of a pool or group whose recovery can be told from noise."""
+TIMES = (
+    "created",
+    "approved_at",
+    "started_at",
+    "called_at",
+    "applied_at",
+    "verified_at",
+    "undo_at",
+    "ended_at",
+    "next_try",
+)
+"""Fields of an action that are seconds since 1970; a false value is none."""
 MAX_HISTORY = 60
 """Entries of the history that are kept, the first and the latest ones."""
 
@@ -188,6 +200,21 @@ class Action:
         """What it does, in a few words: `drain w2 at front`."""
         share = f" to {100 * self.change.share:.0f} %" if self.change.share else ""
         return f"{self.change.kind} {self.change.member}{share} at {self.change.target}"
+
+    def shift(self, seconds: float) -> "Action":
+        """Returns the action with its times moved, after the clock was set by so much.
+
+        As much time has then passed since each of them as before. The history stays as it was written.
+        """
+        moved = {name: time + seconds for name in TIMES if (time := getattr(self, name))}
+        reason = replace(self.reason, opened_at=self.reason.opened_at + seconds)
+        change = replace(self.change, expires=self.change.expires + seconds) if self.change.expires else self.change
+        return replace(self, reason=reason, change=change, **moved)
+
+    @property
+    def newest_time(self) -> float:
+        """The latest of its times that is over, seconds since 1970."""
+        return max(getattr(self, name) or 0.0 for name in TIMES if name != "next_try")
 
     def note(self, t: float, what: str) -> "Action":
         """Returns the action with an entry in its history; of a long history the middle is dropped."""

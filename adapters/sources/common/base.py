@@ -94,6 +94,8 @@ class BatchSink:
     max_values: int = MAX_WAITING
     last_batch_time: float | None = None
     """Time of the newest batch."""
+    heard_at: float | None = None
+    """The same by the clock that nobody sets."""
     values: int = 0
     """Values accepted so far."""
     dropped: int = 0
@@ -108,7 +110,7 @@ class BatchSink:
 
     def put(self, batch: SourceBatch) -> None:
         """Appends a batch; drops the oldest ones when the queue is full. Any thread may put."""
-        self.last_batch_time = self.clock.now()
+        self.last_batch_time, self.heard_at = self.clock.now(), self.clock.uptime()
         size = len(batch.value)
         with self._lock:
             self.values += size

@@ -55,7 +55,7 @@ class SupervisedSource:
     clock: Clock
     task: "asyncio.Task[None] | None" = None
     started_at: float = 0.0
-    """Time of the last start."""
+    """Last start, by the clock that nobody sets."""
     up: bool = False
     since: float = 0.0
     restarts: int = 0
@@ -72,7 +72,7 @@ class SupervisedSource:
 
     async def _supervise(self) -> None:
         while True:
-            self.started_at = self.clock.now()
+            self.started_at = self.clock.uptime()
             before = self.sink.values
             try:
                 await self.source.run(self.sink)
@@ -102,14 +102,11 @@ class SupervisedSource:
 
     def check(self) -> None:
         """Updates the status; restarts a hung source."""
-        now, period = self.clock.now(), self.source.period
+        now, period = self.clock.uptime(), self.source.period
         patience = max(HANG_PERIODS * period, MIN_HANG_SECONDS)
-        heard = max(self.sink.last_batch_time or 0.0, self.started_at)
-        if (
-            self.sink.last_batch_time is not None
-            and now - self.sink.last_batch_time <= patience
-            and self.sink.last_batch_time >= self.started_at
-        ):
+        heard_at = self.sink.heard_at
+        heard = self.started_at if heard_at is None else max(heard_at, self.started_at)
+        if heard_at is not None and now - heard_at <= patience and heard_at >= self.started_at:
             self.trouble = self.sink.trouble
             self._set_up(up=True)
         elif now - heard > patience:

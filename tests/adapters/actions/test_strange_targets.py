@@ -420,7 +420,7 @@ def test_what_could_not_be_stored_is_stored_later():
     world.store.broken = False
     world.run(2)
     assert world.store.load()[0].state == UNDONE
-    assert "stored late" in world.store.lines[-1]
+    assert "stored again" in world.store.lines[-1]
 
 
 def test_a_refused_call_whose_answer_is_lost_for_good_ends_as_failed():

@@ -11,11 +11,16 @@ class FakeClock:
     """Time stands until `pass_` moves it; who sleeps wakes in order."""
 
     t: float = 1000.0
+    passed: float = 0.0
+    """Seconds that `pass_` let pass, whatever `t` was set to."""
     _waiting: list[tuple[float, int, "asyncio.Future[None]"]] = field(default_factory=list)
     _count: itertools.count = field(default_factory=itertools.count)
 
     def now(self) -> float:
         return self.t
+
+    def uptime(self) -> float:
+        return self.passed
 
     async def sleep(self, seconds: float) -> None:
         woken = asyncio.get_running_loop().create_future()
@@ -28,12 +33,16 @@ class FakeClock:
         await settled()
         while self._waiting and self._waiting[0][0] <= end:
             at, _, woken = heapq.heappop(self._waiting)
-            self.t = max(self.t, at)
+            self._move_to(max(self.t, at))
             if not woken.done():
                 woken.set_result(None)
             await settled()
-        self.t = end
+        self._move_to(end)
         await settled()
+
+    def _move_to(self, t: float) -> None:
+        self.passed += t - self.t
+        self.t = t
 
 
 async def settled() -> None:

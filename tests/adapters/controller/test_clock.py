@@ -12,12 +12,26 @@ from skewscope.adapters.controller.agent_receiver import AgentTable
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.store import StoreReader
 from skewscope.adapters.inputs.recording import demo_path
+from skewscope.adapters.runtime.elapsed_time import ClockChanges
 from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.engine.model.incident import parse_incident
 from tests.adapters.controller.clocks import FakeClock
 from tests.adapters.controller.processes import KEYS
 
 NOW = 1_700_000_000.0
+
+
+def test_small_changes_of_a_clock_count_once_they_add_up():
+    clock = Jumping(NOW)
+    changes = ClockChanges(clock, 5.0)
+    assert changes.take() == 0.0
+    clock.off = 3.0
+    assert changes.take() == 0.0
+    clock.off = 6.0
+    assert changes.take() == 6.0
+    assert changes.take() == 0.0
+    clock.off = -TEN_YEARS
+    assert changes.take() == -TEN_YEARS - 6.0
 
 
 class Jumping(FakeClock):
@@ -43,7 +57,7 @@ sources: [{kind: remote-write, name: pushed}]
 
 
 def ticking(settings, jump):
-    """The times of the ticks judged: three, then a jump of the clock, and those of the four seconds after it."""
+    """The times of the ticks judged: three, then a jump of the clock, and four after it; and the seconds skipped."""
 
     async def play():
         clock, times = Jumping(NOW), []
@@ -60,7 +74,7 @@ def ticking(settings, jump):
         stop.set()
         with suppress(asyncio.CancelledError):
             await running
-        return times
+        return times, controller.tick_stats.skipped
 
     return asyncio.run(play())
 
@@ -77,7 +91,8 @@ async def passed(clock, times):
 
 @pytest.mark.parametrize("jump", [pytest.param(-3600.0, marks=pytest.mark.slow), -86400.0, 3600.0])
 def test_a_clock_that_jumps_stops_no_diagnosing(settings, jump):
-    times = ticking(settings, jump)
+    times, skipped = ticking(settings, jump)
+    assert skipped == 0
     after = [t for t in times if abs(t - NOW - jump) < 60.0]
     assert len(after) >= 3, times
     assert after == sorted(after)
@@ -87,7 +102,7 @@ def test_a_clock_that_jumps_stops_no_diagnosing(settings, jump):
 
 @pytest.mark.slow
 def test_a_clock_that_is_corrected_a_little_is_waited_for(settings):
-    times = ticking(settings, -2.0)
+    times, _ = ticking(settings, -2.0)
     assert times == sorted(set(times))
 
 

@@ -24,6 +24,9 @@ class StillClock:
     def now(self) -> float:
         return self.time
 
+    def uptime(self) -> float:
+        return self.time
+
     async def sleep(self, seconds: float) -> None:
         raise NotImplementedError
 
