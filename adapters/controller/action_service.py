@@ -12,7 +12,8 @@ from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.controller.action_failover import ActionFailover, SharedActions
 from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
 from skewscope.adapters.controller.persistence import StoreWriter
-from skewscope.adapters.controller.store import Store, StoreError
+from skewscope.adapters.controller.store import Store
+from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.controller.tick_pipeline import TickResult
 from skewscope.adapters.targets import target_kinds
 from skewscope.adapters.targets.common.base import Target

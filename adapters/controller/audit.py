@@ -1,7 +1,7 @@
 """The audit log: lines chained by hashes, so that no line can be changed or removed unnoticed.
 
-The hash of a line is SHA-256 over the hash of the previous line and the line itself as canonical JSON. Truncation is
-only noticed by comparison with a noted hash; `verify_chain` returns the last one.
+The hash of a line is SHA-256 over the hash of the previous line and the line itself as canonical JSON. Lines that
+are cut off at the end are noticed by comparison with a head that was noted elsewhere.
 """
 
 import hashlib
@@ -10,10 +10,12 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from skewscope.adapters.controller.audit_head import AuditHead
 from skewscope.kb.problems import InputError, Problem
 
 GENESIS_HASH = "0" * 64
 """The hash before the first line."""
+EMPTY_HEAD = AuditHead(0, GENESIS_HASH)
 
 
 class AuditLine(NamedTuple):
@@ -40,14 +42,35 @@ def canonical_json(payload: object) -> str:
 
 def append(connection: sqlite3.Connection, t: float, who: str, what: str, payload: Mapping[str, Any]) -> None:
     """Appends a line in the open transaction."""
-    row = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
-    number, previous = row or (0, GENESIS_HASH)
+    number, previous = find_head(connection)
     line = AuditLine(number + 1, t, who, what, canonical_json(payload))
     connection.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?)", (*line, previous, line.compute_hash(previous)))
 
 
-def verify_chain(connection: sqlite3.Connection, file: str) -> tuple[int, str]:
+def find_head(connection: sqlite3.Connection) -> AuditHead:
+    """Returns the newest line's number and hash."""
+    row = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
+    return AuditHead(*(row or EMPTY_HEAD))
+
+
+def find_lost_lines(connection: sqlite3.Connection, head: AuditHead) -> str:
+    """Returns which lines a log lacks that it had when its head was written, in words; '' for none."""
+    row = connection.execute("SELECT hash FROM audit WHERE number = ?", (head.number,)).fetchone()
+    if not head.number or row == (head.hash,):
+        return ""
+    newest = find_head(connection).number
+    if newest < head.number:
+        return f"audit lines {newest + 1} to {head.number} are missing at the end"
+    return f"audit line {head.number} is not the one that was written"
+
+
+def verify_chain(connection: sqlite3.Connection, file: str, head: AuditHead | None = None) -> tuple[int, str]:
     """Returns the number of lines and the hash of the last one.
+
+    Args:
+        connection: of the store.
+        file: names the store in errors.
+        head: what was noted of the log before; it may have grown since.
 
     Raises:
         InputError: a line was changed or removed; the error names its number.
@@ -61,6 +84,9 @@ def verify_chain(connection: sqlite3.Connection, file: str) -> tuple[int, str]:
         if previous != before or not _matches_hash(line, previous, hashed):
             raise _integrity_error(file, number, "a hash that does not fit", "the line as it was written")
         before = hashed
+    if head is not None and (lost := find_lost_lines(connection, head)):
+        hint = "The store lost what was written last, or was replaced by an older copy."
+        raise InputError([Problem(file, 0, "audit log", lost, f"line {head.number} with the hash {head.hash}", hint)])
     return number, before
 
 

@@ -20,6 +20,7 @@ from skewscope.adapters.controller.leader_election import DEFAULT_LEASE, LeaseCo
 from skewscope.adapters.controller.recorder import RecordingRetention
 from skewscope.adapters.controller.silences import MAX_DAYS, MAX_SHARE, SilenceLimits
 from skewscope.adapters.controller.store_file import is_database
+from skewscope.adapters.controller.store_place import STORE_ENDS
 from skewscope.adapters.fleet.fleet_settings import FleetSettings
 from skewscope.adapters.formats.file_kinds import find_refusal, has_anything, has_file, has_folder
 from skewscope.adapters.sources import source_kinds
@@ -29,7 +30,7 @@ from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.topology_file import parse_topology
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
-from skewscope.kb.problems import InputError
+from skewscope.kb.problems import InputError, Problem
 from skewscope.kb.yamlfile import FieldPath, type_label
 
 ROLES = ("none", "read", "approve", "admin")
@@ -204,6 +205,19 @@ def read(path: Path) -> ControllerConfig:
     return config
 
 
+def read_at_start(path: Path) -> ControllerConfig:
+    """Parses the config in a file, and looks at the file of its store too: not for a process that has that open.
+
+    Raises:
+        InputError: all problems of the config and the topology; or that the store is another file.
+    """
+    config = read(path)
+    if has_file(config.store) and not is_database(config.store):
+        found, hint = f"{config.store.name!r}, which is no database", "Give the store a name of its own."
+        raise InputError([Problem(str(path), 0, "store.path", found, "a database, or a new file", hint)])
+    return config
+
+
 def _check_exposure(fields: FieldReader, config: ControllerConfig) -> None:
     """Reports a controller that is reachable from elsewhere without authentication."""
     host = config.listen.host
@@ -226,9 +240,8 @@ def _check_files(fields: FieldReader, config: ControllerConfig) -> None:
             fields.add_problem(at, f"{path.name!r}, which is {others[place]}", "a file of its own")
         elif path is not None:
             others[place] = "the " + at[0]
-    if has_file(config.store) and not is_database(config.store):
-        hint = "Give the store a name of its own: it is made if there is none."
-        fields.add_problem(("store", "path"), f"{config.store.name!r}, which is no database", "a database", hint)
+            if path == config.store:
+                others |= {place.with_name(place.name + end): "a file beside the store" for end in STORE_ENDS}
 
 
 def _check_variables(fields: FieldReader) -> None:

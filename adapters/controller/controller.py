@@ -97,8 +97,8 @@ class Controller:
     def __post_init__(self) -> None:
         self.supervisor = SourceSupervisor(self.clock)
         self.receiver = AgentReceiver(self.config.topology, self.clock, speakers=self.config.speakers)
-        reader = StoreReader(self.config.store, lambda: self.is_store_pending)
-        self.dispatcher = Dispatcher(self.clock, reader.notifications, self._record_delivery)
+        self.reader = StoreReader(self.config.store, lambda: self.is_store_pending)
+        self.dispatcher = Dispatcher(self.clock, self.reader.notifications, self._record_delivery)
         self.election = LeaderElection(
             self.config.leader,
             ControllerParticipant(self.dispatcher, self.clock, self.seconds_since_tick, self._audit_leadership),
@@ -148,7 +148,7 @@ class Controller:
         found = await asyncio.to_thread(find_damage, self.config.store, lambda: self._is_closing)
         if found:
             log.error("%s", found)
-            self._active_pipeline.store_damage = found
+            self._active_pipeline.store.damage = found
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ticks until stopped; the remaining batches are processed at the end."""
@@ -435,8 +435,13 @@ class Controller:
 
     @property
     def is_store_damaged(self) -> bool:
-        """Whether the store was found to have damaged pages."""
-        return self._pipeline is not None and bool(self._pipeline.store_damage)
+        """Whether the store was found to have damaged pages, or to have lost what it had."""
+        return self._pipeline is not None and bool(self._pipeline.store.damage)
+
+    @property
+    def restored_stores(self) -> int:
+        """How often the store was written anew because its files were removed."""
+        return self._pipeline.store.restored if self._pipeline is not None else 0
 
     @property
     def is_store_pending(self) -> bool:

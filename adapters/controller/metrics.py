@@ -45,7 +45,13 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
         yield "skewscope_incidents_firing", "gauge", "Firing incidents.", [({}, firing)]
         yield "skewscope_store_up", "gauge", "Whether the store can be written.", [({}, known.store_ok)]
         damaged = controller.is_store_damaged
-        yield "skewscope_store_damaged", "gauge", "Whether the store has damaged pages.", [({}, damaged)]
+        yield "skewscope_store_damaged", "gauge", "Whether the store has damaged pages, or lost data.", [({}, damaged)]
+        yield (
+            "skewscope_store_restored_total",
+            "counter",
+            "How often the store was written anew because its files were removed.",
+            [({}, controller.restored_stores)],
+        )
         yield "skewscope_recording_up", "gauge", "Whether the recording can be written.", [({}, known.recording_ok)]
         yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]
     yield from _source_families(controller.source_statuses())

@@ -15,7 +15,8 @@ from typing import Any
 from skewscope.adapters.actions import ledger
 from skewscope.adapters.actions.summary import describe_news
 from skewscope.adapters.controller import audit
-from skewscope.adapters.controller.store import IncidentEvent, Store, StoreError
+from skewscope.adapters.controller.store import IncidentEvent, Store
+from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.notify.base import IncidentUpdate
 from skewscope.adapters.notify.outbox import ActionNews, Outbox, delete_notifications
 from skewscope.engine.actions.action import Action
@@ -85,6 +86,7 @@ class StoreWriter:
         self, t: float, incidents: Iterable[Incident], changes: Sequence[IncidentChange]
     ) -> tuple[IncidentEvent, ...]:
         """Writes pending and new data; returns the numbered events, none if the write failed."""
+        self._audit_entries += ((t, "controller", what, details) for what, details in self.store.take_notes())
         self._changes += changes
         found = {**self._unwritten, **{one.id: one for one in incidents}}
         self._deliveries |= self.outbox.take_deliveries()

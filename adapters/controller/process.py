@@ -40,7 +40,7 @@ def run(path: Path) -> None:
 
 
 async def _serve(path: Path) -> None:
-    settings = config.read(path)
+    settings = config.read_at_start(path)
     with open_socket(settings.listen) as handshake:
         controller = create_controller(settings)
         await controller.start()

@@ -37,7 +37,7 @@ from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.fair_worker import FairWorker, WorkerFullError
 from skewscope.adapters.controller.http_helpers import CALLER_KEY, error_response
 from skewscope.adapters.controller.protocol import PEER_KEY, REQUEST_TIMEOUT, HttpConnection, RowsSender
-from skewscope.adapters.controller.store import StoreError, StoreReader
+from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.controller.tls import TlsHandshake
 from skewscope.adapters.formats.row_protocol import MAX_PACKED_BYTES, ROWS_PATH, BadRowsError, unpacked_size
 from skewscope.adapters.sources.common import push_receiver
@@ -104,8 +104,7 @@ class ControllerApp:
         self.access_control = AccessControl(self.controller.config)
         self._start_worker()
         self.controller.receiver.others = self._rows_worker
-        reader = StoreReader(self.controller.config.store, lambda: self.controller.is_store_pending)
-        context = ApiContext(self.controller, reader)
+        context = ApiContext(self.controller, self.controller.reader)
         routes = [
             StarletteRoute(route.pattern, self._endpoint(route, context), methods=[route.method]) for route in ROUTES
         ]

@@ -5,8 +5,8 @@ unfinished transaction, about which nobody was notified.
 """
 
 import json
+import logging
 import sqlite3
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,18 +16,20 @@ from typing import Any, NamedTuple
 from skewscope.adapters.actions import acting_rows, ledger
 from skewscope.adapters.actions.summary import describe_actions
 from skewscope.adapters.controller import agent_registry, audit
+from skewscope.adapters.controller.audit_head import AuditHead, read_head, write_head
 from skewscope.adapters.controller.incident_restore import Wait
 from skewscope.adapters.controller.silences import Silence, from_row, to_row
 from skewscope.adapters.controller.store_file import (
     copy_to_memory,
     describe_damage,
-    file_identity,
     is_unavailable,
     is_unfinished,
     may_come_back,
     open_for_reading,
     open_for_writing,
 )
+from skewscope.adapters.controller.store_place import StoreError, StorePlace
+from skewscope.adapters.controller.store_schema import MIGRATIONS, ROWS_AT_START
 from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import Notification
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
@@ -37,8 +39,6 @@ from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import DIAGNOSIS, Incident, IncidentEvidence, parse_incident, upgrade_incident
 from skewscope.kb.problems import InputError
 
-REOPEN_PERIOD = 5.0
-"""Seconds between two attempts to open a file that could not be written at the start."""
 MAX_GAP = 86400.0
 """Seconds without a controller that count as time that passed; more may be a jump of the clock."""
 MAX_STEP = 10.0
@@ -46,70 +46,10 @@ MAX_STEP = 10.0
 MAX_DESCRIBED = 20
 """Actions of one incident that a notification counts."""
 MAX_EVENTS = 1000
-MAX_ACTIONS_AT_START = 10_000
-"""Latest actions that a controller reads where it cannot write; those that may still change something are of today."""
 MAX_INCIDENTS = 10_000
+log = logging.getLogger(__name__)
+
 SELECT_SILENCES = "SELECT id, match, starts, ends, owner, comment, ended FROM silences"
-
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """CREATE TABLE incidents (
-            id TEXT PRIMARY KEY, state TEXT NOT NULL, condition TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
-            opened_at REAL NOT NULL, resolved_at REAL, changed_at REAL NOT NULL, told TEXT NOT NULL) STRICT""",
-        "CREATE INDEX incidents_by_state ON incidents (state, opened_at)",
-        """CREATE TABLE history (
-            number INTEGER PRIMARY KEY AUTOINCREMENT, incident TEXT NOT NULL, t REAL NOT NULL,
-            what TEXT NOT NULL) STRICT""",
-        "CREATE INDEX history_by_incident ON history (incident)",
-        """CREATE TABLE evidence (
-            incident TEXT NOT NULL, side TEXT NOT NULL, name TEXT NOT NULL, verdict TEXT NOT NULL,
-            weight REAL NOT NULL, value REAL, unit TEXT NOT NULL, expr TEXT NOT NULL) STRICT""",
-        "CREATE INDEX evidence_by_incident ON evidence (incident)",
-        """CREATE TABLE advice (
-            incident TEXT NOT NULL, mitigation TEXT NOT NULL, actor TEXT NOT NULL, why TEXT NOT NULL) STRICT""",
-        "CREATE INDEX advice_by_incident ON advice (incident)",
-        """CREATE TABLE audit (
-            number INTEGER PRIMARY KEY, t REAL NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, told TEXT NOT NULL,
-            previous TEXT NOT NULL, hash TEXT NOT NULL) STRICT""",
-    ),
-    (
-        """CREATE TABLE silences (
-            id TEXT PRIMARY KEY, match TEXT NOT NULL, starts REAL NOT NULL, ends REAL, owner TEXT NOT NULL,
-            comment TEXT NOT NULL, ended TEXT NOT NULL) STRICT""",
-        *outbox.TABLES,
-    ),
-    agent_registry.TABLES,
-    ledger.TABLES,
-    outbox.ACTION_TABLES,
-    (
-        # Where the time that passed was not kept, it begins with this version.
-        "ALTER TABLE incidents ADD COLUMN ended REAL",
-        "UPDATE incidents SET ended = 0.0 WHERE state = 'resolved'",
-        "CREATE TABLE elapsed (number INTEGER PRIMARY KEY, at REAL NOT NULL, seconds REAL NOT NULL) STRICT",
-        "CREATE TABLE waits (incident TEXT PRIMARY KEY, unseen REAL NOT NULL, waited REAL NOT NULL) STRICT",
-    ),
-    agent_registry.MORE_COLUMNS,
-    acting_rows.TABLES,
-)
-"""What each schema version adds to the previous one; existing entries never change."""
-
-
-ROWS_AT_START = (
-    ("incidents", (), "SELECT * FROM incidents WHERE state = 'firing'"),
-    # A notifier may have to be told the end of one that is over.
-    ("incidents", ("telling",), "SELECT * FROM incidents WHERE id IN (SELECT incident FROM telling)"),
-    ("silences", (), "SELECT * FROM silences WHERE ended = ''"),
-    *(
-        (table, (), f"SELECT * FROM {table}")  # noqa: S608
-        for table in ("telling", "acting", "agents", "waits", "elapsed", "acting_values")
-    ),
-    ("actions", (), f"SELECT * FROM actions ORDER BY created DESC LIMIT {MAX_ACTIONS_AT_START}"),  # noqa: S608
-)
-"""What a controller reads of its store when it starts: that is all it needs where it cannot write."""
-
-
-class StoreError(Exception):
-    """The store cannot be written or read: the disk is full, or the file is damaged."""
 
 
 class IncidentEvent(NamedTuple):
@@ -134,12 +74,32 @@ class Store:
     """The time that passed since the store was created, by which resolved incidents age: the clock may be set."""
     recovered: bool = False
     """Whether the file was opened after the start: incidents may be open in it that nobody knows yet."""
-    _file_id: tuple[int, int] = (-1, -1)
+    damage: str = ""
+    """That it has damaged pages, or lost what it had, in a sentence; '' for neither."""
+    notice: str = ""
+    """That its file was written anew, in a sentence; '' where it never was."""
+    restored: int = 0
+    """How often its file was written anew because it was removed under this controller."""
+    _notes: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    """What the audit log is to say of the store itself: what, and details."""
+    _place: StorePlace = field(init=False)
+    _head: AuditHead = audit.EMPTY_HEAD
+    """The newest line of the audit log."""
     _offline: str = ""
-    """Why the file cannot be written since the start, while a copy in memory stands for it; '' when it is open."""
-    _next_attempt: float = 0.0
+    """Why the file cannot be opened, while another connection stands for it; '' when it is open."""
+    _is_copy: bool = False
+    """Whether that is a copy in memory, of what a start needs."""
 
     def __post_init__(self) -> None:
+        self._place = StorePlace(self.path)
+        try:
+            self._open_first()
+        except BaseException:
+            self._place.release()
+            raise
+        self.elapsed = self._load_elapsed()
+
+    def _open_first(self) -> None:
         try:
             self._connection = self._open_file()
         except sqlite3.Error as error:
@@ -147,30 +107,84 @@ class Store:
                 raise describe_damage(self.path, error) from None
             self._offline = f"the store {self.path} cannot be written: {error}"
             with self._report_damage():
-                self._connection = copy_to_memory(self.path, MIGRATIONS, ROWS_AT_START)
-        self.elapsed = self._load_elapsed()
+                self._connection, self._is_copy = copy_to_memory(self.path, MIGRATIONS, ROWS_AT_START), True
 
     def _open_file(self) -> sqlite3.Connection:
+        self._place.prepare()
         connection = open_for_writing(self.path, MIGRATIONS)
-        self._file_id = file_identity(self.path)
+        self._place.settle()
+        self._head = audit.find_head(connection)
+        self._check_head(connection)
         return connection
 
+    def _check_head(self, connection: sqlite3.Connection) -> None:
+        """Compares the audit log with the head that was noted beside the store."""
+        try:
+            head = read_head(self.path)
+            lost = audit.find_lost_lines(connection, head) if head is not None else ""
+            details = {"head": head and head.number, "newest": self._head.number}
+        except InputError as error:
+            head, lost, details = None, f"the head cannot be read: {error}", {}
+        if lost:
+            self.damage = f"the store {self.path} lost data: {lost}"
+            self._report(self.damage, "store had lost entries", details | {"lost": lost})
+        elif head is None and self._head.number:
+            self._notes.append(("head of the audit log was made", {"newest": self._head.number}))
+
+    def _report(self, message: str, what: str, details: dict[str, object]) -> None:
+        log.error("%s", message)
+        self._notes.append((what, details))
+
+    def take_notes(self) -> list[tuple[str, dict[str, object]]]:
+        """Returns what the audit log is to say of the store itself, once: what, and details."""
+        notes, self._notes = self._notes, []
+        return notes
+
     def _reopen(self) -> None:
-        """Opens the file that could not be written at the start.
+        """Opens the file that could not be opened; `_connection` stands for it until then.
 
         Raises:
-            StoreError: it still cannot be written.
+            StoreError: it still cannot be opened.
         """
-        now = time.monotonic()
-        if now < self._next_attempt:
-            raise StoreError(self._offline)
-        self._next_attempt = now + REOPEN_PERIOD
         try:
             connection = self._open_file()
         except (sqlite3.Error, InputError):
             raise StoreError(self._offline) from None
-        self._connection.close()
-        self._connection, self._offline, self.recovered = connection, "", True
+        before, self._connection, self._offline = self._connection, connection, ""
+        before.close()
+
+    def ensure_in_place(self) -> None:
+        """Sees to it that what is written next lies in the files that others find.
+
+        A file that could not be opened is tried again. Where the file or its log was removed, the store is written
+        anew: all of it is in the removed files, as long as they are open here.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        why = self._offline
+        if not why and (loss := self._place.find_loss()):
+            why = f"the store {self.path} is not used any more by others: {loss}"
+        if not why:
+            return
+        if not self._place.may_try():
+            raise StoreError(why)
+        if self._offline:
+            self._reopen()
+            self.recovered = self._is_copy
+        else:
+            self._write_anew(why, loss)
+
+    def _write_anew(self, why: str, loss: str) -> None:
+        try:
+            self._place.write_anew(self._connection)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{why}; it cannot be written anew: {error}") from error
+        self._offline, self._is_copy = f"{why}; it was written anew, and cannot be opened", False
+        self.restored += 1
+        self.notice = f"{why}; it was written anew, with all that it had"
+        self._report(self.notice, "store was written anew", {"why": loss})
+        self._reopen()
 
     @property
     def is_offline(self) -> bool:
@@ -179,7 +193,7 @@ class Store:
 
     def close(self) -> None:
         """Closes the file."""
-        self._connection.close()
+        self._place.close(self._connection)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -188,14 +202,11 @@ class Store:
         Raises:
             StoreError: it could not be written.
         """
-        if self._offline:
-            self._reopen()
-        if file_identity(self.path) != self._file_id:
-            # SQLite would continue to write to the removed file.
-            raise StoreError(f"the store {self.path} was removed; put it back, or restart to create a new one")
+        self.ensure_in_place()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
+            head = audit.find_head(self._connection)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise StoreError(f"the store {self.path} cannot be written: {error}") from error
@@ -204,6 +215,18 @@ class Store:
             if self._connection.in_transaction:
                 with suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
+        self._settle_commit(head)
+
+    def _settle_commit(self, head: AuditHead) -> None:
+        """Does what follows a commit: it counts, also where one of these fails, which the next one reports."""
+        if head != self._head:
+            self._head = head
+            try:
+                write_head(self.path, head)
+            except OSError as error:
+                log.warning("%s; until it can be written, lines that are cut off may pass unnoticed", error)
+        with suppress(StoreError):
+            self.ensure_in_place()
 
     def write_tick(
         self,
@@ -219,6 +242,7 @@ class Store:
         """
         new = {one.id: (one, line) for one in incidents if self._written_lines.get(one.id) != (line := one.as_line())}
         if not new and not changes and also is None:
+            self.ensure_in_place()
             return ()
         with self.transaction() as connection:
             for one, line in new.values():
@@ -480,11 +504,13 @@ class StoreReader:
         """Returns the number of lines of the audit log and the hash of the last one.
 
         Raises:
-            InputError: a line was changed or removed.
+            InputError: a line was changed or removed, or the newest ones are missing.
         """
+        # Read first: the log may grow meanwhile, and the head with it.
+        head = read_head(self.path)
         try:
             with self.connect() as connection:
-                return audit.verify_chain(connection, str(self.path))
+                return audit.verify_chain(connection, str(self.path), head)
         except sqlite3.Error as error:
             raise describe_damage(self.path, error) from None
 

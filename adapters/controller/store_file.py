@@ -72,7 +72,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         # Without its log, such a file is that of some earlier time, or none at all.
         if not is_unavailable(error) or (log_file.exists() and log_file.stat().st_size):
             raise
-        address = f"file:{quote(str(path.absolute()))}?immutable=1"
+        address = f"{_file_uri(path)}?immutable=1"
         return _open_probed(lambda: sqlite3.connect(address, uri=True, check_same_thread=False))
 
 
@@ -127,8 +127,14 @@ def _copy_rows(
 
 
 def _open_shared(path: Path) -> sqlite3.Connection:
+    """Opens a file for reading beside others: through a read-only descriptor no log can be moved or removed."""
     check_index_room(path)
-    return _open_probed(lambda: sqlite3.connect(path, timeout=BUSY_TIMEOUT, check_same_thread=False))
+    address = f"{_file_uri(path)}?mode=ro"
+    return _open_probed(lambda: sqlite3.connect(address, timeout=BUSY_TIMEOUT, uri=True, check_same_thread=False))
+
+
+def _file_uri(path: Path) -> str:
+    return f"file:{quote(str(path.absolute()))}"
 
 
 def _open_exclusive(path: Path) -> sqlite3.Connection:
@@ -194,14 +200,6 @@ def may_come_back(path: Path) -> bool:
         return False
     is_full = disk.f_bavail < MIN_FREE_BLOCKS or (disk.f_files > 0 and not disk.f_favail)
     return bool(disk.f_flag & os.ST_RDONLY) or is_full
-
-
-def file_identity(path: Path) -> tuple[int, int]:
-    """Returns device and inode of a file; an impossible pair if there is none."""
-    with suppress(OSError):
-        found = path.stat()
-        return found.st_dev, found.st_ino
-    return -1, -1
 
 
 def migrate(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> None:

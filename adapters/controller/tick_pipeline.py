@@ -19,7 +19,8 @@ from skewscope.adapters.controller.incident_restore import RestoredIncidents
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence, end_silence, match_silences
-from skewscope.adapters.controller.store import IncidentEvent, Store, StoreError
+from skewscope.adapters.controller.store import IncidentEvent, Store
+from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
 from skewscope.adapters.controller.unplaced_series import ClaimedSeries, SeriesCounts, merge_counts
 from skewscope.adapters.controller.view_publisher import ViewPublisher
@@ -104,8 +105,6 @@ class TickPipeline:
     """End of the last tick, seconds since 1970."""
     needs_room: bool = False
     """Whether an owner has too many series, and another engine would leave out those that have long been silent."""
-    store_damage: str = ""
-    """That the store has damaged pages, in a sentence; '' for no damage found."""
     incidents: tuple[Incident, ...] = ()
     """All incidents of the last tick."""
     store_writer: StoreWriter = field(init=False)
@@ -180,9 +179,10 @@ class TickPipeline:
 
     def troubles(self) -> tuple[str, ...]:
         """Returns what cannot be stored, who has too many series, and what no replica is given, in sentences."""
-        store, recorder = self.store_writer.trouble, self.recorder.trouble if self.recorder else ""
+        recorder = self.recorder.trouble if self.recorder else ""
+        store = self.store_writer.trouble, self.store.damage, self.store.notice
         claimed, full = self.batcher.claimed_replicas, self.batcher.describe_overflow()
-        return (*filter(None, (store, self.store_damage, recorder, full)), *(claimed[name] for name in sorted(claimed)))
+        return (*filter(None, (*store, recorder, full)), *(claimed[name] for name in sorted(claimed)))
 
     def _expire_silences(self, t: float) -> None:
         for one in [silence for silence in self.silences if silence.is_over(t)]:

@@ -197,7 +197,7 @@ class FleetController(Controller):
             FleetEngine(self.config.topology, self.catalogue, rules[0]),
             shard_of,
             self._pool_of_shards,
-            partial(_is_stored, StoreReader(self.config.store)),
+            partial(_is_stored, self.reader),
         )
         runtime.expect_explanations(store.open_incidents())
         return runtime

@@ -50,10 +50,10 @@ def check(path: Path) -> None:
 
     Exit codes: 0 valid, 2 invalid.
     """
-    from skewscope.adapters.controller.config import read  # noqa: PLC0415
+    from skewscope.adapters.controller.config import read_at_start  # noqa: PLC0415
 
     try:
-        found = read(path)
+        found = read_at_start(path)
     except InputError as error:
         print_error(error)
         click.get_current_context().exit(EXIT_ERROR)

@@ -364,9 +364,9 @@ def test_actions_of_incidents_that_live_are_loaded_however_old(tmp_path):
 
     asyncio.run(scenario())
     world.t += 5 * 86400
+    first.store.close()
     again = Peer(tmp_path, "a", world, PROPOSE)
     assert [one.state for one in again.actions] == ["refused"]
-    first.store.write_tick(world.t, [], ())
 
 
 # --- two processes

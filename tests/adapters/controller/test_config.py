@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from skewscope.adapters.controller.config import DEFAULT_PORT, read
+from skewscope.adapters.controller.config import DEFAULT_PORT, read, read_at_start
 from skewscope.adapters.inputs.recording import demo_path
 from skewscope.kb.problems import InputError
 from skewscope.tui.cli.main import cli
@@ -187,6 +187,7 @@ def test_a_name_that_the_system_refuses_is_told(written, text):
         ("store: {path: topology.yaml}", "which is the topology"),
         ("store: {path: ./skewscope.yaml}", "which is this file"),
         ("store: {path: notes.txt}", "which is no database"),
+        ("store: {path: s.db}\nleader: {lock: s.db-lock}", "which is a file beside the store"),
         ("leader: {lock: topology.yaml}", "which is the topology"),
         ("store: {path: s.db}\nleader: {lock: s.db}", "which is the store"),
     ],
@@ -194,4 +195,4 @@ def test_a_name_that_the_system_refuses_is_told(written, text):
 def test_no_file_is_written_over_another(written, tmp_path, text, found):
     (tmp_path / "notes.txt").write_text("of somebody")
     with pytest.raises(InputError, match=found):
-        read(written(text))
+        read_at_start(written(text))

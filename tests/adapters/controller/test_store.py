@@ -21,7 +21,7 @@ from skewscope.adapters.controller.incident_restore import (
     RestoredIncidents,
     Wait,
 )
-from skewscope.adapters.controller.store import Store, StoreError, StoreReader
+from skewscope.adapters.controller.store import Store, StoreReader
 from skewscope.adapters.controller.store_file import find_damage
 from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import SYMPTOM, Explanation, parse_incident
@@ -103,23 +103,6 @@ def test_a_clock_that_jumps_ages_no_incident_by_more_than_a_tick(tmp_path):
     assert again.elapsed.seconds == 7212.0, "a time without a controller counts"
     again.elapsed.advance(1003.0 + 3 * 7200.0)
     assert again.elapsed.seconds == 7222.0
-
-
-@pytest.mark.parametrize("how", ["moved away", "deleted", "replaced"])
-def test_a_file_that_was_taken_away_takes_nothing_until_it_is_back(tmp_path, how):
-    store, one = Store(tmp_path / "s.db"), incident(3)
-    kept = tmp_path / "kept.db"
-    os.link(store.path, kept)
-    store.path.unlink()
-    if how == "moved away":
-        store.path.mkdir()
-    elif how == "replaced":
-        Store(store.path).close()
-    with pytest.raises(StoreError, match="was removed"):
-        store.write_tick(5.0, [one], [IncidentChange(5.0, one.id, "opened")])
-    if how == "deleted":
-        os.link(kept, store.path)
-        assert store.write_tick(5.0, [one], [IncidentChange(5.0, one.id, "opened")])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ BEGIN = """
 import sys
 from contextlib import suppress
 from pathlib import Path
-from skewscope.adapters.controller.store import Store, StoreError, StoreReader
+from skewscope.adapters.controller.store import Store, StoreReader
+from skewscope.adapters.controller.store_place import StoreError
 from skewscope.kb.problems import InputError
 from tests.adapters.controller.writer import incident
 path = Path(sys.argv[1])
@@ -21,6 +22,7 @@ OPEN = f"""{BEGIN}
 store = Store(path)
 store.write_tick(1.0, [incident(1)], [])
 """
+CLOSE = "store.close()"
 WRITE = """
 for number in range(2, 400):
     with suppress(StoreError):
@@ -57,7 +59,7 @@ def disk(tmp_path):
 def test_no_room_for_the_index_ends_no_process(disk, code):
     """SQLite ends with SIGBUS where 8, 16 or 24 KiB are free, and where others take what it has not written yet."""
     store = disk.folder / "s.db"
-    assert run(OPEN, store).returncode == 0
+    assert run(OPEN + CLOSE, store).returncode == 0
     for kib in (0, 4, 8, 12, 16, 24, 33, 36, 40, 60, 100, 200, 300, 600):
         disk.fill(but_bytes=kib * 1024)
         done = run(code, store)

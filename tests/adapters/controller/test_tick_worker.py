@@ -10,7 +10,8 @@ import pytest
 
 from skewscope.adapters.controller.agent_receiver import AgentTable
 from skewscope.adapters.controller.incident_restore import RESTORE_WAIT, TEXT_NOT_SEEN, TEXT_UNKNOWN, UNKNOWN_TIMEOUT
-from skewscope.adapters.controller.store import StoreError, StoreReader
+from skewscope.adapters.controller.store import StoreReader
+from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
 from skewscope.adapters.inputs.recording import clip_recording, load, open_recording
 from skewscope.adapters.notify.base import NotificationScope

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from skewscope.adapters.controller import store as module
+from skewscope.adapters.controller import store_place
 from skewscope.adapters.controller.incident_restore import TEXT_FOUND_ANEW, RestoredIncidents, Wait
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence
-from skewscope.adapters.controller.store import Store, StoreError, StoreReader
+from skewscope.adapters.controller.store import Store, StoreReader
 from skewscope.adapters.controller.store_file import find_damage
+from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.inputs.recording import demo_path
 from skewscope.engine.engine import IncidentChange
 from skewscope.kb.problems import InputError
@@ -38,7 +40,7 @@ def unwritable(monkeypatch, code=sqlite3.SQLITE_FULL):
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "open_for_writing", fail)
-        patch.setattr(module, "REOPEN_PERIOD", 0.0)
+        patch.setattr(store_place, "RETRY_PERIOD", 0.0)
         yield
 
 
@@ -56,7 +58,7 @@ def test_a_restart_without_room_goes_on_with_what_is_stored_and_writes_later(tmp
         assert writer.write_tick(6.0, [incident(1), gone], [IncidentChange(6.0, gone.id, "opened")]) == ()
         assert "cannot be written" in writer.trouble
         assert writer.write_tick(7.0, [incident(1)], []) == ()
-    store._next_attempt = 0.0
+    store._place._next_attempt = 0.0
     events = writer.write_tick(8.0, [incident(1)], [])
     assert (writer.trouble, [event.incident for event in events]) == ("", ["i-2"])
     assert StoreReader(path).incident("i-2")["state"] == "resolved", "it was no longer in the tick that was written"
@@ -232,7 +234,7 @@ def test_what_a_killed_controller_wrote_last_is_read_without_room(tmp_path, how)
         store = Store(disk / "s.db")
         assert [one.id for one in store.open_incidents()] == ["i-1"]
         set_room(disk, how, there=True)
-        store._next_attempt = 0.0
+        store._place._next_attempt = 0.0
         store.write_tick(2.0, [incident(1), incident(2)], [])
         store.close()
         assert {one["id"] for one in StoreReader(disk / "s.db").incidents()} == {"i-1", "i-2"}

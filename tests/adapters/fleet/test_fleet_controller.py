@@ -110,7 +110,9 @@ def test_what_a_store_could_not_take_is_stored_later(tmp_path, single):
     for n, (t, bodies) in enumerate(demo_rows()):
         if n == 20:
             rig.config.store.rename(tmp_path / "away.db")
+            rig.config.store.mkdir()
         if n == 45:
+            rig.config.store.rmdir()
             (tmp_path / "away.db").rename(rig.config.store)
         rig.tick(t, bodies)
     assert stored(rig.config.store)[0] == single[0]

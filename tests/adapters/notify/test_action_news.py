@@ -8,7 +8,8 @@ import pytest
 
 from skewscope.adapters.actions.summary import describe_news
 from skewscope.adapters.controller.persistence import StoreWriter
-from skewscope.adapters.controller.store import Store, StoreError, StoreReader
+from skewscope.adapters.controller.store import Store, StoreReader
+from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.notify import chat
 from skewscope.adapters.notify.base import ACTED, IncidentUpdate, Notification, NotificationScope
 from skewscope.adapters.notify.outbox import Outbox
@@ -98,8 +99,10 @@ def test_an_incident_that_nobody_was_told_of_makes_no_news(writer):
 def test_nothing_is_sent_of_what_was_not_stored(writer, tmp_path):
     report(writer, 100.0, [ONE])
     (tmp_path / "store.db").rename(tmp_path / "gone.db")
+    (tmp_path / "store.db").mkdir()
     with pytest.raises(StoreError):
         act(writer, 101.0, PROPOSAL, PROPOSED)
+    (tmp_path / "store.db").rmdir()
     (tmp_path / "gone.db").rename(tmp_path / "store.db")
     assert news(writer) == []
     act(writer, 102.0, PROPOSAL, PROPOSED)
