@@ -1,7 +1,6 @@
 """The controller's HTTP API: one table of routes, from which the OpenAPI description is generated too."""
 
 import asyncio
-import hashlib
 import json
 import math
 import sqlite3
@@ -28,9 +27,10 @@ from skewscope.adapters.controller.auth import ANONYMOUS
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.http_helpers import caller_of, error_response
 from skewscope.adapters.controller.openapi import build_description
+from skewscope.adapters.controller.shared_work import KeptAnswers, SharedWork
 from skewscope.adapters.controller.store import MAX_EVENTS, IncidentEvent, StoreReader
 from skewscope.adapters.controller.tick_pipeline import TickResult
-from skewscope.adapters.formats.topology_text import format_topology, subset_for_node
+from skewscope.adapters.formats.topology_text import SMALL_FLEET, digest_topology, format_topology, subset_for_node
 from skewscope.adapters.view.broadcast import CONTENT_TYPE as SCENE
 from skewscope.adapters.view.broadcast import encode_view
 from skewscope.engine.model.incident import DIAGNOSIS, SYMPTOM, rfc3339
@@ -47,6 +47,10 @@ MAX_STREAMS = 200
 MAX_STREAMS_OF_ONE = 50
 """Event streams of one name: a token that is lost must not take those of all others."""
 MAX_LISTED = 1000
+MAX_KEPT_PARTS = 1024
+"""Maximum parts of a topology that are kept as text."""
+MAX_KEPT_LISTS = 8
+"""Maximum answers about a tick, of each kind, that are kept: those to the usual queries."""
 
 
 @dataclass
@@ -57,10 +61,24 @@ class ApiContext:
     reader: StoreReader
     streams: Counter[str] = field(default_factory=Counter)
     """Event streams, by who reads them."""
+    reads: SharedWork = field(default_factory=lambda: SharedWork("reads", threads=2))
+    """Reads the store."""
+    previews: SharedWork = field(default_factory=lambda: SharedWork("previews"))
+    """Reads as much of the store as takes seconds."""
+    _formatting: SharedWork = field(default_factory=lambda: SharedWork("formatting"))
+    topology_texts: KeptAnswers = field(init=False)
+    tick_lists: KeptAnswers = field(init=False)
+    """What the store says after a tick."""
+    tick_answers: KeptAnswers = field(init=False)
+    views: KeptAnswers = field(init=False)
     _new_events: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.controller.subscribers.append(self._on_tick)
+        self.topology_texts = KeptAnswers(self._formatting, MAX_KEPT_PARTS)
+        self.tick_lists = KeptAnswers(self.reads, MAX_KEPT_LISTS)
+        self.tick_answers = KeptAnswers(self._formatting, MAX_KEPT_LISTS)
+        self.views = KeptAnswers(self._formatting, MAX_KEPT_LISTS)
 
     def end_stream(self, who: str) -> None:
         """Counts a stream as ended."""
@@ -143,10 +161,11 @@ async def get_metrics(_request: Request, context: ApiContext) -> Response:
 async def get_topology(request: Request, context: ApiContext) -> Response:
     """Returns the topology; of a large one, the part that concerns a node."""
     whole, node = context.controller.config.topology, request.query_params.get("node", "")
-    text = (await asyncio.to_thread(lambda: format_topology(subset_for_node(whole, node) if node else whole))).encode()
-    tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
+    texts, part = context.topology_texts, node if len(whole.nodes) > SMALL_FLEET and node in whole.node else ""
+    tag = f'"{await texts.get(whole, None, partial(digest_topology, whole), request)}"'
     if tag in [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]:
         return Response(status_code=304, headers={"ETag": tag})
+    text = await texts.get(whole, part, lambda: format_topology(subset_for_node(whole, part)).encode(), request)
     return Response(text, media_type="application/yaml", headers={"ETag": tag})
 
 
@@ -158,16 +177,21 @@ async def list_incidents(request: Request, context: ApiContext) -> Response:
     kind = request.query_params.get("kind", "")
     if kind not in ("", DIAGNOSIS, SYMPTOM):
         return error_response(400, f"kind is {kind[:40]!r}: diagnosis, symptom or nothing was expected")
-    nothing: list[dict[str, Any]] = []
-    found = await _read(context, partial(context.reader.incidents, state, MAX_LISTED, kind), nothing)
-    shown = _merge_pending(found, state, kind, context)
-    return JSONResponse({"incidents": [_add_silence(one, context) for one in shown]})
+
+    def work() -> bytes:
+        nothing: list[dict[str, Any]] = []
+        found = _read(context, partial(context.reader.incidents, state, MAX_LISTED, kind), nothing)
+        shown = _merge_pending(found, state, kind, context)
+        return bytes(JSONResponse({"incidents": [_add_silence(one, context) for one in shown]}).body)
+
+    text = await context.tick_lists.get(context.controller.last_result, (state, kind), work, request)
+    return Response(text, media_type="application/json")
 
 
-async def _read(context: ApiContext, query: Callable[[], T], otherwise: T) -> T:
+def _read(context: ApiContext, query: Callable[[], T], otherwise: T) -> T:
     """Returns what the store says; while it cannot be written, it may not be readable either."""
     try:
-        return await asyncio.to_thread(query)
+        return query()
     except (sqlite3.Error, InputError):
         known = context.controller.last_result
         if known is None or known.store_ok:
@@ -195,7 +219,8 @@ def _add_silence(payload: dict[str, Any], context: ApiContext) -> dict[str, Any]
 async def get_incident(request: Request, context: ApiContext) -> Response:
     """Returns one incident with its history."""
     asked = request.path_params["id"]
-    found = await _read(context, partial(context.reader.incident, asked), None)
+    query = partial(_read, context, partial(context.reader.incident, asked), None)
+    found = await context.reads.run(("incident", asked), query, request)
     if found is None:
         found = next((one | {"history": []} for one in _merge_pending([], "", "", context) if one["id"] == asked), None)
     return error_response(404, "no such incident") if found is None else JSONResponse(_add_silence(found, context))
@@ -254,9 +279,14 @@ async def list_health(request: Request, context: ApiContext) -> Response:
 
     def work() -> bytes:
         reports = health_overview.assess_all(known, controller.config.topology)
-        return json.dumps(health_overview.describe_all(reports, controller.clock.now(), below, kind)).encode()
+        described = health_overview.describe_all(reports, known.snapshot.time, below, kind)
+        del described["age_s"]
+        return json.dumps(described).encode()
 
-    return Response(await asyncio.to_thread(work), media_type="application/json")
+    text = await context.tick_answers.get(known, (below, kind), work, request)
+    # The age is that of this request: it grows where there are no further ticks.
+    age = round(max(controller.clock.now() - known.snapshot.time, 0.0), 3)
+    return Response(b'{"age_s": %s, ' % json.dumps(age).encode() + text[1:], media_type="application/json")
 
 
 async def stream_events(request: Request, context: ApiContext) -> Response:
@@ -326,7 +356,8 @@ async def get_view(request: Request, context: ApiContext) -> Response:
         return error_response(400, "rows and after must be numbers")
     if rows < 0 or shot.snapshot.time <= after:
         return Response(status_code=204)
-    message = await asyncio.to_thread(encode_view, shot, asked.get("roster", ""), rows)
+    key = (asked.get("roster", ""), rows)
+    message = await context.views.get(shot, key, partial(encode_view, shot, *key), request)
     return Response(message, media_type=SCENE)
 
 

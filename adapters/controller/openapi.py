@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 AUTH_RESPONSES = {
     "401": "Unknown token.",
     "403": "The role does not permit this.",
-    "503": "The store or the requested object is not available at the moment.",
+    "503": "The store or the requested object is not available at the moment, or too many requests wait.",
 }
 POST_RESPONSES = {
     "400": "All problems of the body.",

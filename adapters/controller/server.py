@@ -37,6 +37,7 @@ from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.fair_worker import FairWorker, WorkerFullError
 from skewscope.adapters.controller.http_helpers import CALLER_KEY, error_response
 from skewscope.adapters.controller.protocol import PEER_KEY, REQUEST_TIMEOUT, HttpConnection, RowsSender
+from skewscope.adapters.controller.shared_work import WorkRefusedError
 from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.controller.tls import TlsHandshake
 from skewscope.adapters.formats.row_protocol import MAX_PACKED_BYTES, ROWS_PATH, BadRowsError, unpacked_size
@@ -135,6 +136,8 @@ class ControllerApp:
                 return await route.handler(request, context)
             except DeniedError as error:
                 return _denial_response(error)
+            except WorkRefusedError as error:
+                return error_response(503, str(error), **{"Retry-After": "1"})
             except ClientDisconnect:
                 return error_response(400, "the client left in the middle of its body")
             except (StoreError, sqlite3.Error, InputError) as error:

@@ -60,7 +60,7 @@ async def preview_silence(request: Request, context: "ApiContext") -> Response:
         silence, _ = _parse_silence(await read_json_text(request), context.controller, caller_of(request).name)
     except (BadBodyError, InputError) as error:
         return body_error_response(error)
-    return JSONResponse(await _run_preview(silence, context))
+    return JSONResponse(await _run_preview(silence, context, request))
 
 
 async def create_silence(request: Request, context: "ApiContext") -> Response:
@@ -70,7 +70,7 @@ async def create_silence(request: Request, context: "ApiContext") -> Response:
         silence, force = _parse_silence(await read_json_text(request), controller, who.name)
     except (BadBodyError, InputError) as error:
         return body_error_response(error)
-    payload = await _run_preview(silence, context)
+    payload = await _run_preview(silence, context, request)
     if payload["too_broad"] and not force:
         return JSONResponse({"error": f"too broad: {'; '.join(payload['too_broad'])}", "preview": payload}, 409)
     if payload["too_broad"] and not who.has_role("admin"):
@@ -193,8 +193,8 @@ def _parse_time(fields: FieldReader, at: FieldPath, now: float) -> float | None:
 # --- preview
 
 
-async def _run_preview(silence: Silence, context: "ApiContext") -> dict[str, Any]:
-    return await asyncio.to_thread(_build_preview, silence, context)
+async def _run_preview(silence: Silence, context: "ApiContext", request: Request) -> dict[str, Any]:
+    return await context.previews.run(silence.id, lambda: _build_preview(silence, context), request)
 
 
 def _build_preview(silence: Silence, context: "ApiContext") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Writer of topology files, and the part of a topology that one node needs."""
 
+import hashlib
 from collections.abc import Collection
 from dataclasses import asdict, replace
 from typing import Any
@@ -25,7 +26,12 @@ def format_topology(topology: Topology) -> str:
         ],
         "pools": [{"name": pool.name, "replicas": list(pool.replicas)} for pool in topology.pools],
     }
-    return str(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True))
+    return str(yaml.dump(whole, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True))
+
+
+def digest_topology(topology: Topology) -> str:
+    """Returns a text of 32 characters that differs for another topology, much sooner than its file's text."""
+    return hashlib.sha256(repr(topology).encode()).hexdigest()[:32]
 
 
 def _node_to_dict(node: Node) -> dict[str, Any]:
@@ -56,7 +62,7 @@ def subset_for_node(topology: Topology, node: str) -> Topology:
     if len(topology.nodes) <= SMALL_FLEET or node not in topology.node:
         return topology
     node_of = topology.node_of
-    own = tuple(g for g in topology.groups if node in {g.front_end, *(node_of[member] for member in g.members)})
+    own = topology.groups_concerning.get(node, ())
     names = {node, *(node_of[member] for g in own for member in g.members), *(g.front_end for g in own)}
     ends = {port.peer for port in topology.node[node].ports if port.peer}
     names |= {topology.port[end].node for end in ends if end in topology.port}

@@ -153,6 +153,15 @@ class Topology:
                 found.setdefault(self.node_of[member], {})[group.name] = group
         return {node: tuple(groups.values()) for node, groups in found.items()}
 
+    @cached_property
+    def groups_concerning(self) -> Mapping[str, tuple[Group, ...]]:
+        """The groups with a member or their front end on each node, by its name, in the order of the topology."""
+        found: dict[str, list[Group]] = {}
+        for group in self.groups:
+            for node in {group.front_end, *(self.node_of[member] for member in group.members)} - {""}:
+                found.setdefault(node, []).append(group)
+        return {node: tuple(groups) for node, groups in found.items()}
+
 
 def canonical_gpu_id(text: str) -> str:
     """Returns a UUID or PCI address in one form: lower case, a PCI domain of four digits."""

@@ -42,3 +42,9 @@ def test_a_node_is_told_of_those_that_it_works_with(fleet, monkeypatch):
     if fleet == "simulated":
         assert len(own.nodes) < len(made.nodes) / 2
     assert subset_for_node(made, "a stranger") is made
+
+
+def test_a_digest_tells_topologies_apart_and_is_the_same_in_each_process():
+    made = Topology((Node("a0"),))
+    assert topology_text.digest_topology(made) == topology_text.digest_topology(Topology((Node("a0"),)))
+    assert topology_text.digest_topology(made) != topology_text.digest_topology(Topology((Node("a1"),)))
