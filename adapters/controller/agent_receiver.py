@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
@@ -20,9 +21,11 @@ from skewscope.adapters.formats.row_protocol import (
     decode_frames,
     unpack,
 )
+from skewscope.adapters.mapping.senders import Sender, SenderRule
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
 from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.senders import natural_sender
 from skewscope.engine.model.topology import Topology
 
 SOURCE_NAME = "agents"
@@ -60,9 +63,6 @@ NAMED_FOR = 60.0
 """Seconds for which a problem names a sender that was refused."""
 FOREIGN_NAMED_FOR = 600.0
 """The same of one that announced series of others: that is done once."""
-NODE_KINDS = ("node",)
-PART_KINDS = ("port", "gpu")
-GROUP_KINDS = ("rank", "group", "replica")
 
 
 class UnknownTablesError(Exception):
@@ -101,11 +101,12 @@ class OverShareError(ReceiverBusyError):
 class AgentTable:
     """The series of one table of an agent."""
 
-    __slots__ = ("__weakref__", "keys", "name", "owner")
+    __slots__ = ("__weakref__", "keys", "name", "owner", "senders")
 
     def __init__(self, name: str, owner: str = "") -> None:
         self.name, self.owner = name, owner
         self.keys: list[SeriesKey] = []
+        self.senders: dict[SeriesKey, str] = {}
 
     @property
     def ranks(self) -> Sequence[int]:
@@ -134,8 +135,8 @@ class AgentState:
     last_seen: float = 0.0
     """Time of its last row, by the controller's clock."""
     repeated_rows: int = 0
-    foreign_series: int = 0
-    """Announced series of other entities, which are ignored."""
+    foreign: Counter[str] = field(default_factory=Counter)
+    """Announced series of other entities, which are ignored, by reason."""
     foreign_at: float = -math.inf
     """Time of the last one."""
     refused_bodies: int = 0
@@ -146,6 +147,11 @@ class AgentState:
     clock_offset: float = 0.0
     """Seconds that its clock is behind the controller's, at most: includes the latency of a row."""
     _offset_since: float = 0.0
+
+    @property
+    def foreign_series(self) -> int:
+        """Announced series of other entities, which are ignored."""
+        return self.foreign.total()
 
     def update_offset(self, row: float, arrived: float) -> None:
         """Updates the clock offset from a row: the youngest row of a window counts, since older ones were delayed."""
@@ -347,6 +353,7 @@ class AgentReceiver:
         table = boot.tables.get(payload.table)
         if table is None:
             table = boot.tables[payload.table] = AgentTable(f"{agent.node}/{payload.table}", agent.node)
+        sender, rule = self._sender_of(agent.node, bound=bound), SenderRule(self.topology)
         known = len(table.keys)
         if payload.first > known:
             raise UnknownTablesError([payload.table])
@@ -367,37 +374,22 @@ class AgentReceiver:
         for number, key in enumerate(new, known):
             if number % CHECKED_SERIES == 0:
                 self._give_way_if_due(agent.node)
-            own = not bound or self._belongs_to(key, agent.node)
-            if not own:
-                agent.foreign_series, agent.foreign_at = agent.foreign_series + 1, self.clock.now()
-            kept = own and (self.wanted_signals is None or key.signal in self.wanted_signals)
+            reason = rule.find_objection(sender, key)
+            if reason:
+                agent.foreign[reason] += 1
+                agent.foreign_at = self.clock.now()
+            elif sender.groups and natural_sender(key.kind, key.entity, self.topology) != agent.node:
+                table.senders[key] = agent.node
+            kept = not reason and (self.wanted_signals is None or key.signal in self.wanted_signals)
             # An agent that starts again and again announces what it did before.
             fresh += kept and all(number >= len(keys) or keys[number] != key for keys in earlier)
             table.keys.append(_intern(key, texts) if kept else DISCARDED_SERIES)
         agent.announcements.use(fresh)
 
-    def _belongs_to(self, key: SeriesKey, node: str) -> bool:
-        """Returns whether a node's own agent may say something of the entity of a series."""
-        entity = key.entity.split(">", maxsplit=1)[0]
-        if key.kind in NODE_KINDS:
-            return entity == node
-        if key.kind in (*PART_KINDS, "peer"):
-            return entity.split("/", maxsplit=1)[0] == node
-        if key.kind == "link":
-            return any(end.split("/", maxsplit=1)[0] == node for end in entity.split("--"))
-        return key.kind in GROUP_KINDS and self._speaks_for(node, entity, is_member=key.kind == "rank")
-
-    def _speaks_for(self, node: str, entity: str, *, is_member: bool) -> bool:
-        """Returns whether a node may say something of a group, or of a member `group:member`."""
-        name, _, member = entity.partition(":")
-        group = self.topology.group.get(name)
-        if group is None:
-            return False
-        if is_member and self.topology.node_of.get(member) == node:
-            return True
-        # The front end sees all requests of a replica. Any other node sees its own part of a group only.
-        front = self.topology.node_of.get(group.front_end, group.front_end)
-        return node in self.speakers.get(name, ()) or (node == front and not is_member)
+    def _sender_of(self, node: str, *, bound: bool) -> Sender:
+        """Returns the sender that an agent is: of its node, or of the fleet where its token is for every node."""
+        groups = frozenset(group for group, nodes in self.speakers.items() if node in nodes)
+        return Sender(node, frozenset((node,)), groups, is_fleet=not bound)
 
     def _store_rows(self, agent: AgentState, boot: AgentBoot, rows: list[RowFrame]) -> None:
         tables = boot.tables
@@ -418,6 +410,10 @@ class AgentReceiver:
         """Returns how many series of others each node has announced that did so lately."""
         now, agents = self.clock.now(), list(self.agents.values())
         return {one.node: one.foreign_series for one in agents if abs(now - one.foreign_at) <= FOREIGN_NAMED_FOR}
+
+    def count_refusals(self) -> dict[tuple[str, str], int]:
+        """Returns how many series were refused, by node of the agent and reason."""
+        return {(one.node, why): n for one in list(self.agents.values()) for why, n in dict(one.foreign).items()}
 
     def trouble(self) -> str:
         """Returns a problem with agents in words; '' for none."""
@@ -462,6 +458,7 @@ class AgentSource:
         while True:
             sink.trouble = self.receiver.trouble()
             foreign = self.receiver.count_foreign()
+            sink.refusals = self.receiver.count_refusals()
             sink.unmapped = {("", f"{node} sent them of others, which is refused"): n for node, n in foreign.items()}
             await self.clock.sleep(CHECK_PERIOD)
 

@@ -298,7 +298,9 @@ class Batcher:
 
     def _series_numbers(self, columns: SeriesColumns, begin: int, end: int) -> I32:
         pairs = zip(columns.keys[begin:end], columns.ranks[begin:end], strict=True)
-        owner = columns.owner
+        owner, senders = columns.owner, columns.senders
+        if senders:
+            self.table.senders.update({key: senders[key] for key in columns.keys[begin:end] if key in senders})
         return np.fromiter((self._series_number(key, rank, owner) for key, rank in pairs), np.int32, end - begin)
 
     def _series_number(self, key: SeriesKey, rank: int, owner: str) -> int:

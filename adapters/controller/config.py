@@ -24,6 +24,7 @@ from skewscope.adapters.controller.store_place import STORE_ENDS
 from skewscope.adapters.fleet.fleet_settings import FleetSettings
 from skewscope.adapters.formats.file_kinds import find_refusal, has_anything, has_file, has_folder
 from skewscope.adapters.sources import source_kinds
+from skewscope.adapters.sources.common.senders import check_reports_for
 from skewscope.adapters.targets import target_kinds
 from skewscope.adapters.targets.common.fingerprint import name_by_content
 from skewscope.engine.model.topology import Topology
@@ -199,6 +200,7 @@ def read(path: Path) -> ControllerConfig:
     )
     if not (listen.is_loopback or listen.unprotected):
         _check_exposure(fields, config)
+    check_reports_for(fields, cluster)
     _check_files(fields, config)
     if fields.problems:
         raise InputError(set(fields.problems))

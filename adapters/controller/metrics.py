@@ -106,6 +106,15 @@ def _source_families(standings: Sequence[SourceStatus]) -> Iterator[Family]:
         [({"source": s.name, "reason": reason}, n) for s in standings for reason, n in s.unmapped.items()],
     )
     yield (
+        *("skewscope_refused_series_total", "counter", "Series that their sender must not report, by reason."),
+        [
+            ({"sender": sender, "reason": reason}, n)
+            for s in standings
+            for sender, reasons in s.refusals.items()
+            for reason, n in reasons.items()
+        ],
+    )
+    yield (
         *("skewscope_source_restarts_total", "counter", "Restarts of the source."),
         [({"source": s.name}, s.restarts) for s in standings],
     )

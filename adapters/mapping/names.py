@@ -140,6 +140,10 @@ class SeriesRegistry(SeriesTable):
         self.unmapped[(metric, reason) if known else ("...", "further metrics")] += 1
 
 
+AdmitSeries = Callable[[SeriesKey, Mapping[str, str]], bool]
+"""Returns whether a series with these labels may be delivered."""
+
+
 class MetricResolver:
     """Resolves metric names of one catalogue for one topology; names of a mapping file come first."""
 
@@ -217,7 +221,12 @@ class MetricResolver:
         return MappedSeries(key, origin.rank, scale, origin.exporter == "dcgm")
 
     def target_lookup(
-        self, static: Mapping[str, str], registry: SeriesRegistry, *, yielding: bool = False
+        self,
+        static: Mapping[str, str],
+        registry: SeriesRegistry,
+        *,
+        yielding: bool = False,
+        admit: "AdmitSeries | None" = None,
     ) -> Callable[[str, Labels], list[SeriesTarget]]:
         """Returns a function from a metric name and labels to targets in `registry`; unmapped series have none.
 
@@ -225,6 +234,7 @@ class MetricResolver:
             static: labels of all series of the input.
             registry: assigns numbers to series.
             yielding: whether the labels of a series take precedence over `static`.
+            admit: decides whether a series may be delivered; None: all may.
         """
         cards: dict[str, str] = {}
 
@@ -238,6 +248,9 @@ class MetricResolver:
                 if not metric.endswith("_created"):
                     registry.ignore(metric, str(reason))
                 return []
+            if admit is not None:
+                every = {**own, **given}
+                mapped = [m for m in mapped if admit(m.key, every)]
             return [SeriesTarget(registry.register(m.key, m.rank), m.scale, m.has_blanks) for m in mapped]
 
         return targets

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skewscope.adapters.config.fields import read_bool, read_number
+from skewscope.adapters.mapping.senders import FLEET
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
 from skewscope.adapters.sources.common.file_tail import FileTail
@@ -22,6 +23,7 @@ from skewscope.adapters.sources.common.kernel_events import (
     normalise_pci_address,
     parse_events,
 )
+from skewscope.adapters.sources.common.senders import build_lookup, read_reports_for
 from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.adapters.sources.common.targets import Labels, parse_labels
 from skewscope.kb.field_reader import FieldReader
@@ -32,6 +34,7 @@ KMSG = "/dev/kmsg"
 GPU_DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
 MAX_RECORDS = 10_000
 """Maximum records of /dev/kmsg per read."""
+FIELDS = ("path", "node", "gpus", "ports", "period", "from_start", "reports_for")
 MAX_VALUES = 100_000
 """Maximum number of repeated values."""
 
@@ -50,11 +53,13 @@ class KernelLogSettings:
     ports: Labels = ()
     """Port or device of the topology, by PCI address."""
     from_start: bool = False
+    reports_for: tuple[str, ...] = ()
+    """What its lines report for besides `node`; where each line names its host, by default everything."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> KernelLogSettings:
     """Parses the settings of one source; problems are added to `fields`."""
-    fields.check_keys(at, ("kind",), ("name", "path", "node", "gpus", "ports", "period", "from_start", "note"))
+    fields.check_keys(at, ("kind",), ("name", *FIELDS, "note"))
     folder = Path(fields.document.file).parent
     path, node = fields.text((*at, "path")) or KMSG, fields.text((*at, "node"))
     if path == KMSG and not node:
@@ -64,9 +69,9 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> KernelLogSettings:
     if (gpus or ports) and not node:
         fields.add_problem(at, "gpus or ports without a node", "node: the node with these PCI addresses")
     period = read_number(fields, (*at, "period"), 1.0, (0.1, 3600.0))
-    return KernelLogSettings(
-        name, str(folder / path), period, node, gpus, ports, read_bool(fields, (*at, "from_start"))
-    )
+    reports_for = read_reports_for(fields, (*at, "reports_for"))
+    from_start = read_bool(fields, (*at, "from_start"))
+    return KernelLogSettings(name, str(folder / path), period, node, gpus, ports, from_start, reports_for)
 
 
 def build(settings: KernelLogSettings, context: SourceContext) -> "KernelLogSource":
@@ -155,8 +160,11 @@ class KernelLogSource:
     _values: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.mapper = SeriesMapper(self.context.names, {})
         settings = self.settings
+        labels = {"node": settings.node} if settings.node else {}
+        named = settings.reports_for or (() if settings.node else (FLEET,))
+        senders = build_lookup(settings.name, self.context.topology, named, labels)
+        self.mapper = SeriesMapper(self.context.names, {}, senders=senders)
         of_file = settings.path != KMSG
         self._log = (
             LogFileReader(FileTail(Path(settings.path), settings.from_start))
@@ -181,7 +189,7 @@ class KernelLogSource:
 
     async def run(self, sink: BatchSink) -> None:
         """Reads until cancelled."""
-        sink.unmapped = self.mapper.registry.unmapped
+        sink.follow(self.mapper.registry)
         try:
             while True:
                 try:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from skewscope.adapters.config.fields import read_bool, read_number
+from skewscope.adapters.mapping.senders import FLEET
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
 from skewscope.adapters.sources.common.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
 from skewscope.adapters.sources.common.file_tail import MAX_FILES, FileTail
+from skewscope.adapters.sources.common.senders import build_lookup, read_reports_for
 from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
@@ -39,16 +41,19 @@ class NcclInspectorSettings:
     path: str
     period: float
     from_start: bool = False
+    reports_for: tuple[str, ...] = (FLEET,)
+    """What its files report for: by default everything, so that who can write them is trusted."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> NcclInspectorSettings:
     """Parses the settings of one source; problems are added to `fields`."""
-    fields.check_keys(at, ("kind", "path"), ("name", "period", "from_start", "note"))
+    fields.check_keys(at, ("kind", "path"), ("name", "period", "from_start", "reports_for", "note"))
     folder = Path(fields.document.file).parent
     path = str(folder / (fields.text((*at, "path")) or "."))
-    return NcclInspectorSettings(
-        name, path, read_number(fields, (*at, "period"), 1.0, (0.1, 3600.0)), read_bool(fields, (*at, "from_start"))
-    )
+    period = read_number(fields, (*at, "period"), 1.0, (0.1, 3600.0))
+    from_start = read_bool(fields, (*at, "from_start"))
+    reports_for = read_reports_for(fields, (*at, "reports_for"), (FLEET,))
+    return NcclInspectorSettings(name, path, period, from_start, reports_for)
 
 
 def build(settings: NcclInspectorSettings, context: SourceContext) -> "NcclInspectorSource":
@@ -99,7 +104,8 @@ class NcclInspectorSource:
     _parsers: dict[Path, JsonRecordParser] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.mapper = SeriesMapper(self.context.names, {})
+        senders = build_lookup(self.settings.name, self.context.topology, self.settings.reports_for)
+        self.mapper = SeriesMapper(self.context.names, {}, senders=senders)
         self.communicators = CommunicatorMatcher(self.context.topology, self.context.names)
         self._tail = FileTail(Path(self.settings.path), self.settings.from_start)
 
@@ -110,7 +116,7 @@ class NcclInspectorSource:
 
     async def run(self, sink: BatchSink) -> None:
         """Reads until cancelled."""
-        sink.unmapped = self.mapper.registry.unmapped
+        sink.follow(self.mapper.registry)
         while True:
             try:
                 if batch := await asyncio.to_thread(self.read):

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from skewscope.adapters.config.fields import read_number
 from skewscope.adapters.sources import SourceContext
-from skewscope.adapters.sources.common.base import BatchSink, redact_message
+from skewscope.adapters.sources.common.base import BatchSink, SourceSeriesRegistry, redact_message
 from skewscope.adapters.sources.common.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
+from skewscope.adapters.sources.common.senders import build_job_lookup
 from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import join_names
@@ -90,15 +91,20 @@ class NcclRasSource:
 
     settings: NcclRasSettings
     context: SourceContext
-    mapper: SeriesMapper = field(init=False)
+    registry: SourceSeriesRegistry = field(default_factory=SourceSeriesRegistry)
     period: float = 0.0
     """Zero: without a running job there is no answer."""
     _once_missing: set[tuple[str, str]] = field(default_factory=set)
     """Groups and members reported missing in text, which does not list those present."""
 
     def __post_init__(self) -> None:
-        self.mapper = SeriesMapper(self.context.names, {})
+        self._mappers = {target: self._build_mapper(target[0]) for target in self.settings.targets}
         self.communicators = CommunicatorMatcher(self.context.topology, self.context.names)
+
+    def _build_mapper(self, host: str) -> SeriesMapper:
+        """Returns the mapper of a host: it reports the ranks of the jobs that it takes part in."""
+        senders = build_job_lookup(f"{self.settings.name} {host}", self.context.topology, host)
+        return SeriesMapper(self.context.names, {}, registry=self.registry, senders=senders)
 
     @property
     def name(self) -> str:
@@ -107,7 +113,7 @@ class NcclRasSource:
 
     async def run(self, sink: BatchSink) -> None:
         """Queries until cancelled."""
-        sink.unmapped = self.mapper.registry.unmapped
+        sink.follow(self.registry)
         while True:
             begun = self.context.clock.uptime()
             reported = await asyncio.gather(*(self._query_target(target, sink) for target in self.settings.targets))
@@ -128,8 +134,8 @@ class NcclRasSource:
             return f"{target[0]}:{target[1]}: {error or type(error).__name__}"
         rows, now = SourceBatchBuilder(), self.context.clock.now()
         for metric, of, value in values:
-            rows.add(self.mapper.map_series(metric, of), now, value)
-        if batch := rows.build(self.mapper.registry):
+            rows.add(self._mappers[target].map_series(metric, of), now, value)
+        if batch := rows.build(self.registry):
             sink.put(batch)
         return ""
 

@@ -18,11 +18,13 @@ import numpy as np
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import redact_secrets
 from skewscope.adapters.formats.openmetrics_grammar import escape
+from skewscope.adapters.mapping.senders import FLEET
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, redact_message
 from skewscope.adapters.sources.common.http_client import FetchOptions, fetch
 from skewscope.adapters.sources.common.request_settings import REQUEST_FIELDS
 from skewscope.adapters.sources.common.scrape_settings import parse_fetch_options
+from skewscope.adapters.sources.common.senders import build_lookup, read_reports_for
 from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.adapters.sources.common.targets import Labels, TargetDiscovery, parse_labels, target_url
 from skewscope.engine.model.arrays import F64
@@ -30,7 +32,8 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
 OPTIONAL = (
-    *("name", "match", "labels", "honor_labels", "period", "step", "timeout", "most_mib", "note", *REQUEST_FIELDS),
+    *("name", "match", "labels", "honor_labels", "period", "step", "timeout", "most_mib"),
+    *("reports_for", "note", *REQUEST_FIELDS),
 )
 MAX_SELECTOR = 3000
 """Maximum characters of the names in one query: servers and proxies limit the length of a URL."""
@@ -61,6 +64,8 @@ class PrometheusQuerySettings:
     labels: Labels = ()
     honor_labels: bool = True
     """Whether labels of a series take precedence over those of its source."""
+    reports_for: tuple[str, ...] = (FLEET,)
+    """What it reports for."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> PrometheusQuerySettings:
@@ -76,9 +81,9 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> PrometheusQuerySettin
         )
     honor = fields.value_at((*at, "honor_labels")) is None or read_bool(fields, (*at, "honor_labels"))
     match, own = parse_labels(fields, (*at, "match")), parse_labels(fields, (*at, "labels"))
-    return PrometheusQuerySettings(
-        name, url.rstrip("/"), parse_fetch_options(fields, at, period), period, step, match, own, honor
-    )
+    options = parse_fetch_options(fields, at, period)
+    reports_for = read_reports_for(fields, (*at, "reports_for"), (FLEET,))
+    return PrometheusQuerySettings(name, url.rstrip("/"), options, period, step, match, own, honor, reports_for)
 
 
 def build(settings: PrometheusQuerySettings, context: SourceContext) -> "PrometheusQuerySource":
@@ -101,7 +106,9 @@ class PrometheusQuerySource:
     """[series] float64 seconds, time of the newest sample."""
 
     def __post_init__(self) -> None:
-        self.mapper = SeriesMapper(self.context.names, dict(self.settings.labels), self.settings.honor_labels)
+        settings, labels = self.settings, dict(self.settings.labels)
+        senders = build_lookup(settings.name, self.context.topology, settings.reports_for, labels, collects=True)
+        self.mapper = SeriesMapper(self.context.names, labels, settings.honor_labels, senders=senders)
 
     @property
     def name(self) -> str:
@@ -115,7 +122,7 @@ class PrometheusQuerySource:
 
     async def run(self, sink: BatchSink) -> None:
         """Queries until cancelled, or until a query fails."""
-        sink.unmapped = self.mapper.registry.unmapped
+        sink.follow(self.mapper.registry)
         while True:
             now, begun = self.context.clock.now(), self.context.clock.uptime()
             if not self._names or begun - self._names_fetched_at > NAMES_REFRESH_PERIOD:

@@ -15,10 +15,12 @@ from functools import cached_property
 from skewscope.adapters.formats.openmetrics import ExpositionReader, TargetLookup
 from skewscope.adapters.formats.openmetrics import SeriesTarget as Wanted
 from skewscope.adapters.formats.openmetrics_grammar import Labels as Pairs
+from skewscope.adapters.mapping.senders import FLEET
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_message
 from skewscope.adapters.sources.common.http_client import FetchError, fetch
 from skewscope.adapters.sources.common.scrape_settings import ScrapeSettings, parse_settings
+from skewscope.adapters.sources.common.senders import build_lookup
 from skewscope.adapters.sources.common.series_mapper import SeriesMapper
 from skewscope.adapters.sources.common.targets import ScrapeTarget, discover_targets, scrape_labels
 from skewscope.engine.model.arrays import F64
@@ -97,7 +99,7 @@ class ScrapeSource:
     async def run(self, sink: BatchSink) -> None:
         """Scrapes until cancelled."""
         readers = self._executor
-        sink.unmapped = self.registry.unmapped
+        sink.follow(self.registry)
         try:
             while True:
                 targets, troubles = await discover_targets(self.settings.discovery)
@@ -122,7 +124,11 @@ class ScrapeSource:
 
     def _label_resolver(self, target: ScrapeTarget) -> TargetLookup:
         """Returns the lookup of series for one target."""
-        series = SeriesMapper(self.context.names, scrape_labels(target), self.settings.honor_labels, self.registry)
+        static, honors, named = scrape_labels(target), self.settings.honor_labels, self.settings.reports_for
+        # The pages of a whole fleet are one sender: whichever came last has delivered a series.
+        name = self.name if FLEET in named else f"{self.name} {static['instance']}"
+        senders = build_lookup(name, self.context.topology, named, static, collects=honors)
+        series = SeriesMapper(self.context.names, static, honors, self.registry, senders=senders)
 
         def known(metric: str, labels: Pairs) -> Sequence[Wanted]:
             found = series.map_without_cache(metric, self.normalise_labels(labels))

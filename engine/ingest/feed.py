@@ -34,6 +34,8 @@ class SeriesTable:
 
     keys: list[SeriesKey] = field(default_factory=list)
     _number: dict[SeriesKey, int] = field(default_factory=dict)
+    senders: dict[SeriesKey, str] = field(default_factory=dict)
+    """Senders of the series that another than the entity's own node delivers (see `model.senders`)."""
 
     def number(self, key: SeriesKey) -> int:
         """The number of a series, a new one when it was not known."""
@@ -48,7 +50,7 @@ class SeriesTable:
 
     def copy(self) -> "SeriesTable":
         """The same series under the same numbers, to which others may be added from now on."""
-        return SeriesTable(list(self.keys), dict(self._number))
+        return SeriesTable(list(self.keys), dict(self._number), dict(self.senders))
 
 
 @dataclass(frozen=True, slots=True)

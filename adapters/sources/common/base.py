@@ -22,6 +22,8 @@ MAX_WAITING = 16_000_000
 """Maximum queued values per source."""
 MAX_REASONS = 20
 """Maximum reasons that are told apart in the number of series without a place."""
+MAX_REFUSALS = 1000
+"""Maximum pairs of sender and reason for which refused series are counted."""
 MAX_ERROR_TEXT = 200
 """Maximum characters of an error text."""
 SECRET_PATTERNS = (
@@ -45,6 +47,11 @@ class SeriesColumns(Protocol):
         ...
 
     @property
+    def senders(self) -> Mapping[SeriesKey, str]:
+        """Senders of the series that another than the entity's own node delivers."""
+        ...
+
+    @property
     def owner(self) -> str:
         """Who may have only so many series, whatever columns they come in: the node of an agent; '' for nobody."""
         ...
@@ -61,7 +68,15 @@ class SourceSeriesRegistry(SeriesRegistry):
 
     def __init__(self) -> None:
         super().__init__()
+        self.refusals: Counter[tuple[str, str]] = Counter()
+        """Series that their sender must not report, by sender and reason."""
         self._lock = Lock()
+
+    def refuse(self, sender: str, reason: str) -> None:
+        """Counts a series that its sender must not report."""
+        with self._lock:
+            known = (sender, reason) in self.refusals or len(self.refusals) < MAX_REFUSALS
+            self.refusals[(sender, reason) if known else ("further senders", reason)] += 1
 
     def register(self, key: SeriesKey, rank: int) -> int:
         """Returns the number of a series as delivered under a name of this rank."""
@@ -104,6 +119,8 @@ class BatchSink:
     """A partial problem in words; '' for none."""
     unmapped: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Number of series of the source that have no place, by metric and reason; the source keeps it current."""
+    refusals: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Number of series that their sender must not report, by sender and reason; the source keeps it current."""
     _waiting: deque[SourceBatch] = field(default_factory=deque)
     _waiting_values: int = 0
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -121,6 +138,10 @@ class BatchSink:
                 self._waiting_values -= gone + BATCH_COST
                 self.dropped += gone
 
+    def follow(self, registry: SourceSeriesRegistry) -> None:
+        """Shows from now on which series of a registry are not used."""
+        self.unmapped, self.refusals = registry.unmapped, registry.refusals
+
     @property
     def is_crowded(self) -> bool:
         """Returns whether a source that can buffer should pause for a while."""
@@ -135,6 +156,13 @@ class BatchSink:
         ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
         rest = sum(count for _, count in ordered[MAX_REASONS:])
         return dict(ordered[:MAX_REASONS]) | ({"other reasons": rest} if rest else {})
+
+    def count_refusals(self) -> dict[str, dict[str, int]]:
+        """Returns the number of series that their sender must not report, by sender, then by reason."""
+        found: dict[str, dict[str, int]] = {}
+        for (sender, reason), count in dict(self.refusals).items():
+            found.setdefault(sender, {})[reason] = count
+        return found
 
     def take(self) -> list[SourceBatch]:
         """Removes and returns all batches, oldest first."""

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from skewscope.adapters.config.fields import read_bool, read_number
+from skewscope.adapters.mapping.senders import FLEET
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
+from skewscope.adapters.sources.common.senders import build_lookup, read_reports_for
 from skewscope.adapters.sources.common.series_mapper import SeriesMapper
 from skewscope.adapters.sources.common.targets import Labels, parse_labels
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
-OPTIONAL = ("name", "path", "labels", "honor_labels", "most_mib", "note")
+OPTIONAL = ("name", "path", "labels", "honor_labels", "most_mib", "reports_for", "note")
 MAX_WAITING = 16
 """Maximum number of waiting bodies."""
 CHECK_PERIOD = 5.0
@@ -98,6 +100,8 @@ class PushSettings:
     """Whether labels of a series take precedence over those of its source."""
     max_bytes: int = 32 << 20
     """Maximum bytes of the decompressed body."""
+    reports_for: tuple[str, ...] = (FLEET,)
+    """What it reports for: who may push holds a token for every node."""
 
 
 def parse_settings(fields: FieldReader, at: FieldPath, name: str, path: str) -> PushSettings:
@@ -108,7 +112,8 @@ def parse_settings(fields: FieldReader, at: FieldPath, name: str, path: str) -> 
         fields.add_problem((*at, "path"), f"{reported!r:.80}", f"{path}, or a path below it")
     honor = fields.value_at((*at, "honor_labels")) is None or read_bool(fields, (*at, "honor_labels"))
     most = int(read_number(fields, (*at, "most_mib"), 32.0, (0.001, 1024.0)) * (1 << 20))
-    return PushSettings(name, reported, parse_labels(fields, (*at, "labels")), honor, most)
+    reports_for = read_reports_for(fields, (*at, "reports_for"), (FLEET,))
+    return PushSettings(name, reported, parse_labels(fields, (*at, "labels")), honor, most, reports_for)
 
 
 @dataclass
@@ -131,7 +136,9 @@ class PushSource:
     """Zero: pushes come at any time."""
 
     def __post_init__(self) -> None:
-        self.mapper = SeriesMapper(self.context.names, dict(self.settings.labels), self.settings.honor_labels)
+        settings, labels = self.settings, dict(self.settings.labels)
+        senders = build_lookup(settings.name, self.context.topology, settings.reports_for, labels, collects=True)
+        self.mapper = SeriesMapper(self.context.names, labels, settings.honor_labels, senders=senders)
 
     @property
     def name(self) -> str:
@@ -147,7 +154,7 @@ class PushSource:
         """Reads bodies until cancelled."""
         readers = ThreadPoolExecutor(1, f"pushed {self.name}")
         self._sink, self._executor = sink, readers
-        sink.unmapped = self.mapper.registry.unmapped
+        sink.follow(self.mapper.registry)
         try:
             while True:
                 sink.trouble = "; ".join(filter(None, (self._trouble, self.mapper.trouble)))

@@ -7,6 +7,7 @@ from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.sources.common.base import redact_message
 from skewscope.adapters.sources.common.http_client import FetchOptions
 from skewscope.adapters.sources.common.request_settings import REQUEST_FIELDS, parse_request_options
+from skewscope.adapters.sources.common.senders import read_reports_for
 from skewscope.adapters.sources.common.targets import (
     SCHEMES,
     ScrapeTarget,
@@ -20,7 +21,7 @@ from skewscope.kb.yamlfile import FieldPath
 
 OPTIONAL = (
     *("name", "targets", "files", "dns", "scheme", "path", "labels", "honor_labels", "period", "timeout"),
-    *("most_mib", "note", *REQUEST_FIELDS),
+    *("most_mib", "reports_for", "note", *REQUEST_FIELDS),
 )
 MAX_NAMES = 1000
 
@@ -35,6 +36,8 @@ class ScrapeSettings:
     period: float
     honor_labels: bool = False
     """Whether labels of a page take precedence over those of its target."""
+    reports_for: tuple[str, ...] = ()
+    """What its targets report for besides what their labels and addresses name."""
 
 
 def parse_settings(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSettings:
@@ -46,7 +49,8 @@ def parse_settings(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSetti
     where = _parse_discovery(fields, at, folder)
     if not (where.targets or where.files or where.names):
         fields.add_problem(at, "nothing to scrape", "targets, files or dns")
-    return ScrapeSettings(name, where, queried, period, read_bool(fields, (*at, "honor_labels")))
+    honor, reports_for = read_bool(fields, (*at, "honor_labels")), read_reports_for(fields, (*at, "reports_for"))
+    return ScrapeSettings(name, where, queried, period, honor, reports_for)
 
 
 def parse_fetch_options(fields: FieldReader, at: FieldPath, period: float) -> FetchOptions:

@@ -12,7 +12,10 @@ import numpy as np
 from skewscope.adapters.formats.openmetrics import BLANK_VALUES, SeriesTarget
 from skewscope.adapters.formats.openmetrics_grammar import Labels
 from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.mapping.senders import SenderLookup
 from skewscope.adapters.sources.common.base import SourceBatch, SourceSeriesRegistry
+from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.senders import natural_sender
 
 MAX_SERIES = 2_000_000
 """Maximum series of a source; further series are refused."""
@@ -23,6 +26,8 @@ MAX_REMEMBERED_TEXT = 1 << 29
 MAX_TEXT = 1 << 16
 """Maximum characters of the name and labels of one series, as for a line of a page."""
 MAX_SECONDS = 1e11
+REFUSED = "its sender may not report series"
+"""The begin of a reason for which a series is not used."""
 MAX_METRIC_SHOWN = 80
 """Maximum characters of a metric name in a problem."""
 
@@ -45,12 +50,15 @@ class SeriesMapper:
     registry: SourceSeriesRegistry = field(default_factory=SourceSeriesRegistry)
     refused: int = 0
     """Series refused at the limit."""
+    senders: SenderLookup | None = None
+    """Who delivers a series, and may report it; None: all series are taken."""
     _targets: dict[Hashable, Sequence[SeriesTarget]] = field(default_factory=dict)
     _text: int = 0
     """Characters of the cached names and labels."""
 
     def __post_init__(self) -> None:
-        self._resolve = self.names.target_lookup(self.labels, self.registry, yielding=self.honor_labels)
+        admit = self._admit if self.senders is not None else None
+        self._resolve = self.names.target_lookup(self.labels, self.registry, yielding=self.honor_labels, admit=admit)
 
     def map_series(self, metric: str, labels: Labels) -> Sequence[SeriesTarget]:
         """Returns the targets of a series with this name and these labels."""
@@ -75,6 +83,18 @@ class SeriesMapper:
             self._text += size
             found = self._targets[key] = self.map_without_cache(name, labels)
         return found
+
+    def _admit(self, key: SeriesKey, labels: Mapping[str, str]) -> bool:
+        """Returns whether a series may be delivered by who delivers it; what must not is counted."""
+        assert self.senders is not None
+        sender, rule = self.senders.find(labels), self.senders.rule
+        if reason := rule.find_objection(sender, key):
+            self.registry.refuse(sender.name, reason)
+            self.registry.ignore(key.signal, f"{REFUSED} {reason}")
+            return False
+        if sender.origin != natural_sender(key.kind, key.entity, rule.topology):
+            self.registry.senders[key] = sender.origin
+        return True
 
     def lookup_cache(self, key: Hashable) -> Sequence[SeriesTarget] | None:
         """Returns the cached targets of a series; None if it is not cached."""

@@ -44,6 +44,8 @@ class SourceStatus:
     unmapped: Mapping[str, int] = field(default_factory=dict)
     """Number of series that are not used, by reason: they have no place in the topology or the catalogue, or several
     engines claim their replica."""
+    refusals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Number of series that their sender must not report, by sender, then by reason."""
 
 
 @dataclass
@@ -136,6 +138,7 @@ class SupervisedSource:
             self.restarts,
             self.trouble,
             sink.count_by_reason(),
+            sink.count_refusals(),
         )
 
 

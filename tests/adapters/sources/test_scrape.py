@@ -8,6 +8,7 @@ import pytest
 
 from skewscope.adapters.config.secret import Secret
 from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.mapping.senders import FLEET, OTHER_NODE, UNBOUND
 from skewscope.adapters.sources import SourceContext, source_kinds
 from skewscope.adapters.sources.common.base import BatchSink
 from skewscope.adapters.sources.common.dns_srv import encode_question, lookup_services, parse_answer
@@ -102,11 +103,16 @@ def test_who_does_not_answer_or_is_not_there_is_told():
     play(go())
 
 
-async def scraped(where, honor=False, seconds=2.0):
+async def scraped(where, honor=False, seconds=2.0, reports_for=()):
     """(keys with values, trouble) after some seconds."""
+    return (await scraped_with_refusals(where, honor, seconds, reports_for))[:2]
+
+
+async def scraped_with_refusals(where, honor=False, seconds=2.0, reports_for=()):
+    """(keys with values, trouble, refused series by sender and reason) after some seconds."""
     clock = FakeClock()
     world = SourceContext(TOPOLOGY, MetricResolver(catalogue(), TOPOLOGY), clock)
-    source = build(ScrapeSettings("s", where, FetchOptions(timeout=0.5), 1.0, honor), world)
+    source = build(ScrapeSettings("s", where, FetchOptions(timeout=0.5), 1.0, honor, reports_for), world)
     sink = BatchSink(clock)
     task = asyncio.create_task(source.run(sink))
     for _ in range(round(seconds * 10)):
@@ -119,7 +125,7 @@ async def scraped(where, honor=False, seconds=2.0):
         assert np.all(batch.time >= 1000.0)
         numbers = batch.numbers.tolist()
         values |= {batch.columns.keys[n]: v for n, v in zip(numbers, batch.value.tolist(), strict=True)}
-    return {(k.signal, k.entity): v for k, v in values.items()}, sink.trouble
+    return {(k.signal, k.entity): v for k, v in values.items()}, sink.trouble, sink.count_refusals()
 
 
 def test_targets_are_scraped_under_their_labels():
@@ -148,12 +154,33 @@ def test_one_target_that_fails_hurts_no_other():
     play(go())
 
 
+def test_a_page_reports_for_its_own_node_only():
+    page = b'DCGM_FI_DEV_GPU_UTIL{gpu="0",node="n1"} 70\nDCGM_FI_DEV_GPU_UTIL{gpu="0",node="n0"} 20\n'
+
+    async def go():
+        async with serving({"/metrics": answer(page)}) as (place, _):
+            url = f"http://{place}/metrics"
+            bound = TargetDiscovery((ScrapeTarget(url, (("nodename", "n0"),)),))
+            values, _, refused = await scraped_with_refusals(bound)
+            assert values == {("gpu.util", "n0/gpu0"): 20.0}
+            assert refused == {f"s {place}": {OTHER_NODE: 1}}
+            unbound = TargetDiscovery((ScrapeTarget(url),))
+            values, _, refused = await scraped_with_refusals(unbound)
+            assert values == {}
+            assert refused == {f"s {place}": {UNBOUND: 2}}
+            values, _, refused = await scraped_with_refusals(unbound, reports_for=(FLEET,))
+            assert set(values.values()) == {20.0, 70.0}
+            assert refused == {}
+
+    play(go())
+
+
 def test_labels_of_the_page_win_where_they_are_honoured():
     async def go():
         page = b'DCGM_FI_DEV_GPU_UTIL{gpu="0",node="n1"} 70\n'
         async with serving({"/metrics": answer(page)}) as (place, _):
             where = TargetDiscovery((ScrapeTarget(f"http://{place}/metrics", (("node", "n0"),)),))
-            theirs, _ = await scraped(where, honor=True)
+            theirs, _ = await scraped(where, honor=True, reports_for=("n1",))
             ours, _ = await scraped(where)
             assert [e for _, e in theirs] == ["n1/gpu0"]
             assert [e for _, e in ours] == ["n0/gpu0"]
