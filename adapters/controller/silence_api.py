@@ -203,7 +203,7 @@ def _build_preview(silence: Silence, context: "ApiContext") -> dict[str, Any]:
     now = controller.clock.now()
     past = [
         one
-        for one in context.reader.incidents_since(now - PREVIEW_SECONDS)
+        for one in context.reader.outlines_since(now - PREVIEW_SECONDS)
         if (one.is_likely or one.is_symptom) and one.explained_by is None
     ]
     over = build_matcher(silence, cluster)

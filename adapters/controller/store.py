@@ -29,14 +29,14 @@ from skewscope.adapters.controller.store_file import (
     open_for_writing,
 )
 from skewscope.adapters.controller.store_place import StoreError, StorePlace
-from skewscope.adapters.controller.store_schema import MIGRATIONS, ROWS_AT_START
+from skewscope.adapters.controller.store_schema import CATEGORY, MIGRATIONS, ROWS_AT_START
 from skewscope.adapters.notify import outbox
 from skewscope.adapters.notify.base import Notification
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.engine.actions.action import Action
 from skewscope.engine.actions.freeze import Freeze, parse_freeze
 from skewscope.engine.engine import IncidentChange
-from skewscope.engine.model.incident import DIAGNOSIS, Incident, IncidentEvidence, parse_incident, upgrade_incident
+from skewscope.engine.model.incident import Incident, IncidentEvidence, parse_incident, upgrade_incident
 from skewscope.kb.problems import InputError
 
 MAX_GAP = 86400.0
@@ -49,6 +49,14 @@ MAX_EVENTS = 1000
 MAX_INCIDENTS = 10_000
 log = logging.getLogger(__name__)
 
+PRUNED_AT_ONCE = 20
+"""Incidents that are deleted in one transaction: some milliseconds."""
+PRUNED_ROWS = (("history", "incident"), ("evidence", "incident"), ("advice", "incident"), ("incidents", "id"))
+"""Tables, and their columns with the id of an incident."""
+OUTLINE = "json_set(told, {})".format(
+    ", ".join(f"'$.{name}', json('[]')" for name in ("evidence", "against", "unseen", "competing", "mitigations"))
+)
+"""An incident without what takes most of its room, in SQL."""
 SELECT_SILENCES = "SELECT id, match, starts, ends, owner, comment, ended FROM silences"
 
 
@@ -69,6 +77,8 @@ class Store:
     _connection: sqlite3.Connection = field(init=False)
     _written_lines: dict[str, str] = field(default_factory=dict)
     """What was last written of each incident that may still change."""
+    _resolved: dict[str, float] = field(default_factory=dict)
+    """When those of them were resolved that are."""
 
     elapsed: ElapsedTime = field(init=False)
     """The time that passed since the store was created, by which resolved incidents age: the clock may be set."""
@@ -257,13 +267,14 @@ class Store:
             if also is not None:
                 also(connection)
         self._written_lines |= {id_: line for id_, (_, line) in new.items()}
+        self._resolved |= {id_: one.resolved_at for id_, (one, _) in new.items() if one.resolved_at is not None}
         return events
 
     def forget_before(self, before: float) -> None:
         """Stops comparing incidents resolved before a time: they no longer change."""
-        old = self._connection.execute("SELECT id FROM incidents WHERE resolved_at < ?", (before,))
-        for (id_,) in old:
+        for id_ in [id_ for id_, resolved_at in self._resolved.items() if resolved_at < before]:
             self._written_lines.pop(id_, None)
+            del self._resolved[id_]
 
     def add_audit_entry(self, t: float, who: str, what: str, payload: Mapping[str, Any]) -> None:
         """Adds a line to the audit log."""
@@ -408,13 +419,17 @@ class Store:
             connection.executemany("INSERT INTO waits VALUES (?, ?, ?)", [(id_, *wait) for id_, wait in waits.items()])
 
     def prune(self, age: float) -> None:
-        """Deletes incidents that were resolved some seconds ago, by the time that passed; the audit log is kept."""
-        before = self.elapsed.seconds - age
-        old = "SELECT id FROM incidents WHERE state = 'resolved' AND ended < ?"
+        """Deletes some incidents that were resolved so many seconds ago, by the time that passed, the oldest first.
+
+        The audit log is kept. Call it often: a tick must not wait for all of them.
+        """
+        old = "SELECT id FROM incidents WHERE ended < ? ORDER BY ended LIMIT ?"
+        ids = self._connection.execute(old, (self.elapsed.seconds - age, PRUNED_AT_ONCE)).fetchall()
+        if not ids:
+            return
         with self.transaction() as connection:
-            for table in ("history", "evidence", "advice"):
-                connection.execute(f"DELETE FROM {table} WHERE incident IN ({old})", (before,))  # noqa: S608
-            connection.execute("DELETE FROM incidents WHERE state = 'resolved' AND ended < ?", (before,))
+            for table, column in PRUNED_ROWS:
+                connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ids)  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -447,8 +462,7 @@ class StoreReader:
 
     def incidents(self, state: str = "", most: int = 1000, kind: str = "") -> list[dict[str, Any]]:
         """Returns the contract's objects, latest first."""
-        # Objects before version 3 have no kind; all of them are diagnoses.
-        tests = {"state = ?": state, f"coalesce(json_extract(told, '$.kind'), '{DIAGNOSIS}') = ?": kind}
+        tests = {"state = ?": state, f"{CATEGORY} = ?": kind}
         wanted = {test: value for test, value in tests.items() if value}
         where, values = (f"WHERE {' AND '.join(wanted)}" if wanted else ""), tuple(wanted.values())
         ordered = f"SELECT told FROM incidents {where} ORDER BY opened_at DESC, id LIMIT ?"  # noqa: S608
@@ -457,9 +471,18 @@ class StoreReader:
 
     def incidents_since(self, t: float, most: int = MAX_INCIDENTS) -> list[Incident]:
         """Returns the incidents that fired at any time since then, latest first."""
-        query = "SELECT told FROM incidents WHERE coalesce(resolved_at, ?) >= ? ORDER BY opened_at DESC, id LIMIT ?"
+        return self._incidents_since(t, most, "told")
+
+    def outlines_since(self, t: float, most: int = MAX_INCIDENTS) -> list[Incident]:
+        """Returns the same without evidence and advice, which take most of the time to read."""
+        return self._incidents_since(t, most, OUTLINE)
+
+    def _incidents_since(self, t: float, most: int, content: str) -> list[Incident]:
+        query = f"""SELECT {content} FROM incidents WHERE id IN (
+            SELECT id FROM incidents WHERE resolved_at IS NULL OR resolved_at >= ?
+            ORDER BY opened_at DESC, id LIMIT ?) ORDER BY opened_at DESC, id"""  # noqa: S608
         with self.connect() as connection:
-            return [parse_incident(json.loads(row[0])) for row in connection.execute(query, (t, t, most))]
+            return [parse_incident(json.loads(row[0])) for row in connection.execute(query, (t, most))]
 
     def silences(self, most: int = 1000) -> list[Silence]:
         """Returns all silences, latest first."""

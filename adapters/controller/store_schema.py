@@ -3,9 +3,13 @@
 from skewscope.adapters.actions import acting_rows, ledger
 from skewscope.adapters.controller import agent_registry
 from skewscope.adapters.notify import outbox
+from skewscope.engine.model.incident import DIAGNOSIS
 
 MAX_ACTIONS_AT_START = 10_000
 """Latest actions that a controller reads where it cannot write; those that may still change something are of today."""
+
+CATEGORY = f"coalesce(json_extract(told, '$.kind'), '{DIAGNOSIS}')"
+"""Whether an incident is a diagnosis or a symptom, in SQL: objects before version 3 have no kind, and are diagnoses."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -46,6 +50,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     agent_registry.MORE_COLUMNS,
     acting_rows.TABLES,
+    (
+        # What a tick or a request looks for must not take longer, the longer the history is.
+        "CREATE INDEX incidents_by_age ON incidents (ended) WHERE ended IS NOT NULL",
+        "CREATE INDEX incidents_by_time ON incidents (opened_at DESC, id)",
+        f"CREATE INDEX incidents_by_category ON incidents ({CATEGORY}, opened_at DESC, id)",
+        "CREATE INDEX incidents_by_resolution ON incidents (resolved_at)",
+    ),
 )
 """What each schema version adds to the previous one; existing entries never change."""
 

@@ -42,6 +42,8 @@ PROGRESS_TICKS = 10
 """Ticks between two writes of how long earlier incidents were not seen."""
 CLEANUP_TICKS = 600
 """Ticks between two clean-ups."""
+PRUNE_TICKS = 10
+"""Ticks between two deletions of some incidents that are too old."""
 ROOM_TICKS = 60
 """Ticks between two looks at whether series that have long been silent could make room for others."""
 MIN_SILENT = 1024
@@ -156,6 +158,7 @@ class TickPipeline:
         self.view_publisher.update(self.runtime.engine, snapshot, t)
         self._save_progress(t)
         self._clean_up(t)
+        self._prune()
         self._look_for_room(t)
         self._ticks += 1
         series = len(self.batcher.table.keys)
@@ -263,6 +266,12 @@ class TickPipeline:
         times = self.runtime.engine.newest_times(len(self.batcher.table.keys))
         self.needs_room = int(np.count_nonzero(self.batcher.silent_mask(times, t))) >= MIN_SILENT
 
+    def _prune(self) -> None:
+        if self._ticks % PRUNE_TICKS or not self.retention or self.store_writer.trouble:
+            return
+        with suppress(StoreError, sqlite3.Error):
+            self.store.prune(self.retention)
+
     def _clean_up(self, t: float) -> None:
         if self._ticks % CLEANUP_TICKS:
             return
@@ -272,5 +281,3 @@ class TickPipeline:
             return
         with suppress(StoreError, sqlite3.Error):
             self.store.forget_before(t - RESOLVED_SECONDS)
-            if self.retention:
-                self.store.prune(self.retention)

@@ -270,6 +270,65 @@ def test_a_controller_that_never_lives_for_ten_seconds_still_counts_how_long_an_
     assert wait.waited == 9.0
 
 
+def explain(store, statement, values=()):
+    """How SQLite answers a question: whether by an index or over all rows."""
+    rows = store._connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+    return [text for *_, text in rows]
+
+
+def test_what_ticks_and_requests_ask_is_found_without_reading_all_incidents(tmp_path):
+    """Each statement that reads incidents, as it is executed."""
+    store, asked = Store(tmp_path / "s.db"), []
+    ended = [replace(incident(n), state="resolved", resolved_at=2000.0) for n in range(30)]
+    store.write_tick(2000.0, ended, [])
+    store._connection.set_trace_callback(asked.append)
+    store.elapsed.seconds = 10.0
+    store.prune(1.0)
+    store.forget_before(2500.0)
+    store._connection.set_trace_callback(None)
+    reader = StoreReader(store.path)
+    connect, connections = StoreReader._open, []
+
+    def traced(self):
+        connections.append(connect(self))
+        connections[-1].set_trace_callback(asked.append)
+        return connections[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StoreReader, "_open", traced)
+        for state in ("", "firing", "resolved"):
+            for kind in ("", "symptom"):
+                reader.incidents(state, kind=kind)
+        reader.incidents_since(1.0)
+        reader.outlines_since(1.0)
+    questions = [text for text in asked if " incidents " in text and text.startswith(("SELECT", "DELETE"))]
+    assert len(questions) >= 9
+    for question in questions:
+        plan = explain(store, question)
+        assert not [step for step in plan if step.startswith("SCAN incidents") and "USING" not in step], (
+            question,
+            plan,
+        )
+        assert not [step for step in plan if step == "USE TEMP B-TREE FOR ORDER BY" and "IN (" not in question], plan
+
+
+def test_old_incidents_are_deleted_in_pieces_the_oldest_first_with_all_their_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("skewscope.adapters.controller.store.PRUNED_AT_ONCE", 2)
+    store = Store(tmp_path / "s.db")
+    for n in range(5):
+        store.elapsed.seconds = 10.0 * n
+        one = replace(incident(n), state="resolved", resolved_at=2000.0)
+        store.write_tick(2000.0, [one], [IncidentChange(2000.0, one.id, "resolved")])
+    left = []
+    for _ in range(4):
+        store.prune(10.0)
+        left.append(sorted(one["id"] for one in StoreReader(store.path).incidents()))
+    assert left == [["i-2", "i-3", "i-4"], ["i-3", "i-4"], ["i-3", "i-4"], ["i-3", "i-4"]]
+    for table in ("history", "evidence", "advice"):
+        (count,) = store._connection.execute(f"SELECT count(DISTINCT incident) FROM {table}").fetchone()
+        assert count == 2
+
+
 def test_damaged_pages_are_found_and_a_sound_store_has_none(tmp_path):
     store = Store(tmp_path / "s.db")
     store.write_tick(1.0, [incident(n) for n in range(200)], [])
