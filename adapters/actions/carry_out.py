@@ -32,10 +32,19 @@ async def read_member(target: Target, member: str) -> tuple[MemberState, TargetS
         TargetError: the target does not answer, or has no such member.
     """
     state = await target.read_state()
+    return find_member(target, member, state), state
+
+
+def find_member(target: Target, member: str, state: TargetState) -> MemberState:
+    """Returns the state of one member in that of all.
+
+    Raises:
+        TargetError: the target has no such member.
+    """
     found = state.member(member)
     if found is None:
         raise TargetError(f"{target.name}: no member {member!r}")
-    return found, state
+    return found
 
 
 async def make_change(

@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from skewscope.adapters.actions.carry_out import read_member
+from skewscope.adapters.actions.carry_out import find_member
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.planner import add_undo, describe_reason
+from skewscope.adapters.actions.readings import TargetReadings
 from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
 from skewscope.adapters.actions.surroundings import read_surroundings
-from skewscope.adapters.targets.common.base import Target, TargetError
+from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import describe_calls
 from skewscope.engine.actions.action import PROPOSED, Action, ActionPlan
-from skewscope.engine.actions.change import ABSENT, Change, TargetState
+from skewscope.engine.actions.change import ABSENT, Change
 from skewscope.engine.actions.limits import find_blocks
 from skewscope.engine.actions.planning import Option, TargetOffer, build_reason, describe_plan, list_options
 from skewscope.engine.model.incident import Incident
@@ -50,31 +51,22 @@ class PlannedChange:
         }
 
 
-async def plan_changes(coordinator: Coordinator, incident: Incident) -> tuple[PlannedChange, ...]:
+async def plan_changes(
+    coordinator: Coordinator, incident: Incident, readings: TargetReadings
+) -> tuple[PlannedChange, ...]:
     """Returns the changes that could be made for an incident, in the order in which they would be tried."""
     planner = coordinator.planner
     offers = [TargetOffer(one.name, one.members, one.support) for one in planner.targets.values()]
     past = list(coordinator.actions.values())
     options = list_options(incident, offers, planner.topology, planner.catalogue, past)[:MAX_OPTIONS]
-    states = dict(
-        zip(
-            (names := sorted({one.target for one in options})),
-            await asyncio.gather(*(_read(planner.targets[name]) for name in names)),
-            strict=True,
-        )
-    )
-    return tuple([await _plan(coordinator, incident, one, states[one.target]) for one in options])
-
-
-async def _read(target: Target) -> TargetState | TargetError:
-    try:
-        return await target.read_state()
-    except TargetError as error:
-        return error
+    # All at once: they are kept while the options are planned one after another.
+    names = {one.target for one in options}
+    await asyncio.gather(*(readings.read(planner.targets[name]) for name in names), return_exceptions=True)
+    return tuple([await _plan(coordinator, incident, one, readings) for one in options])
 
 
 async def _plan(
-    coordinator: Coordinator, incident: Incident, option: Option, state: TargetState | TargetError
+    coordinator: Coordinator, incident: Incident, option: Option, readings: TargetReadings
 ) -> PlannedChange:
     planner, settings = coordinator.planner, coordinator.settings
     target = planner.targets[option.target]
@@ -82,10 +74,9 @@ async def _plan(
     mitigation = planner.catalogue.mitigations[option.mitigation]
     reason = describe_reason(incident)
     change = Change(option.kind, option.target, option.member, DRY_RUN_ID, reason, share=option.share)
-    if isinstance(state, TargetError):
-        return PlannedChange(option, mode, describe_plan(option, incident, mitigation, ()), str(state))
     try:
-        before, state = await read_member(target, option.member)
+        state = await readings.read(target)
+        before = find_member(target, option.member, state)
         standing = target.find_standing(change, before, state)
         calls = describe_calls(target.render_change(change, state))
         plan = add_undo(describe_plan(option, incident, mitigation, calls), target, change, before, state)
@@ -97,7 +88,9 @@ async def _plan(
     made = build_reason(incident, option.mitigation)
     t = coordinator.view.t
     action = Action(DRY_RUN_ID, PROPOSED, change, made, option.scope, plan, t, option.reversible)
-    around = await read_surroundings(planner, coordinator.view, action, state, coordinator.actions.values())
+    around = await read_surroundings(
+        planner, coordinator.view, action, state, coordinator.actions.values(), readings.read
+    )
     blocks = find_blocks(action, coordinator.actions.values(), settings.limits, around, t)
     return PlannedChange(option, mode, plan, trouble, blocks)
 

@@ -1,6 +1,6 @@
 """Reads what limits are checked against: which replicas are in use at all their targets, and which are ill."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.actions.view import IncidentView
@@ -10,9 +10,22 @@ from skewscope.engine.actions.change import TargetState
 from skewscope.engine.actions.limits import Surroundings, is_lasting, list_lost_replicas
 from skewscope.engine.actions.planning import find_replicas
 
+ReadTarget = Callable[[Target], Awaitable[TargetState]]
+"""Returns the state of a target; raises TargetError."""
+
+
+async def read_anew(target: Target) -> TargetState:
+    """Returns the present state of a target."""
+    return await target.read_state()
+
 
 async def read_surroundings(
-    planner: Planner, view: IncidentView, action: Action, state: TargetState, others: Iterable[Action] = ()
+    planner: Planner,
+    view: IncidentView,
+    action: Action,
+    state: TargetState,
+    others: Iterable[Action] = (),
+    read: ReadTarget = read_anew,
 ) -> Surroundings:
     """Returns the surroundings of an action.
 
@@ -22,6 +35,7 @@ async def read_surroundings(
         action: the action that would begin.
         state: the present state of its own target. Others that know replicas of the same pools are read here.
         others: all known actions. Targets where one of them has made a change without undo are read as well.
+        read: reads a target.
     """
     lost = list_lost_replicas(action)
     pools = [pool.replicas for pool in planner.topology.pools if lost.intersection(pool.replicas)]
@@ -31,7 +45,7 @@ async def read_surroundings(
     for target in planner.targets.values():
         concerned = target.name in changed or not target.members.keys().isdisjoint(names)
         if target.name not in states and concerned:
-            states[target.name] = await _read(target)
+            states[target.name] = await _try(read, target)
     found = {name: _find_serving(name, planner, states) for name in names}
     return Surroundings(
         planner.topology,
@@ -44,9 +58,9 @@ async def read_surroundings(
     )
 
 
-async def _read(target: Target) -> TargetState | None:
+async def _try(read: ReadTarget, target: Target) -> TargetState | None:
     try:
-        return await target.read_state()
+        return await read(target)
     except Exception:  # noqa: BLE001 - its own actions tell the trouble; here it is only unknown
         return None
 

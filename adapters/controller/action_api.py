@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from skewscope.adapters.actions.coordinator import ActionRequestError, Coordinator
 from skewscope.adapters.actions.dry_run import list_obstacles, plan_changes
+from skewscope.adapters.actions.readings import TargetReadings
 from skewscope.adapters.controller.http_helpers import (
     BadBodyError,
     body_error_response,
@@ -83,7 +84,7 @@ async def plan_incident(request: Request, context: "ApiContext") -> Response:
     coordinator = _coordinator(context)
     try:
         async with asyncio.timeout(DRY_RUN_TIMEOUT):
-            changes = await plan_changes(coordinator, incident)
+            changes = await plan_changes(coordinator, incident, context.readings)
     except TimeoutError:
         return error_response(504, f"the targets did not answer within {DRY_RUN_TIMEOUT:g} s")
     obstacles = list_obstacles(incident, coordinator.settings, changes)
@@ -100,10 +101,12 @@ async def list_outcomes(_request: Request, context: "ApiContext") -> Response:
 async def list_targets(_request: Request, context: "ApiContext") -> Response:
     """Returns the targets with what they can do and the state of their members."""
     targets = _coordinator(context).planner.targets.values()
-    return JSONResponse({"targets": await asyncio.gather(*(_describe_target(target) for target in targets))})
+    return JSONResponse(
+        {"targets": await asyncio.gather(*(_describe_target(target, context.readings) for target in targets))}
+    )
 
 
-async def _describe_target(target: Target) -> dict[str, Any]:
+async def _describe_target(target: Target, readings: TargetReadings) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": target.name,
         "changes": {kind: asdict(support) for kind, support in target.support.items()},
@@ -111,7 +114,7 @@ async def _describe_target(target: Target) -> dict[str, Any]:
         "members": [],
     }
     try:
-        state = await target.read_state()
+        state = await readings.read(target)
     except TargetError as error:
         return described | {"trouble": str(error)}
     names = sorted(target.members.items())[:MAX_LISTED]

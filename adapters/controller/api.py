@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from skewscope.adapters.actions.readings import TargetReadings
 from skewscope.adapters.controller import (
     action_api,
     freeze_api,
@@ -65,6 +66,7 @@ class ApiContext:
     """Reads the store."""
     previews: SharedWork = field(default_factory=lambda: SharedWork("previews"))
     """Reads as much of the store as takes seconds."""
+    readings: TargetReadings = field(default_factory=TargetReadings)
     _formatting: SharedWork = field(default_factory=lambda: SharedWork("formatting"))
     topology_texts: KeptAnswers = field(init=False)
     tick_lists: KeptAnswers = field(init=False)

@@ -7,6 +7,7 @@ import pytest
 
 from skewscope.adapters.actions.action_book import ActionRequestError
 from skewscope.adapters.actions.dry_run import plan_changes
+from skewscope.adapters.actions.readings import TargetReadings
 from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.actions.summary import describe_news
 from skewscope.adapters.targets.common.base import TargetError
@@ -200,5 +201,5 @@ def test_an_output_that_cannot_be_read_and_a_restart_are_no_failures():
 def test_a_dry_run_says_that_it_is_proposed_and_how_it_is_taken_back():
     world = make_world()
     world.run(70)
-    (change,) = asyncio.run(plan_changes(world.coordinator, world.incidents()[0]))
+    (change,) = asyncio.run(plan_changes(world.coordinator, world.incidents()[0], TargetReadings()))
     assert (change.mode, change.plan.by_hand, change.plan.undo) == ("propose", True, "ready r2 (to router)")

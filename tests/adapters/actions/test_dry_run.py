@@ -8,6 +8,7 @@ import pytest
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.dry_run import list_obstacles, plan_changes
 from skewscope.adapters.actions.planner import Planner
+from skewscope.adapters.actions.readings import TargetReadings
 from skewscope.adapters.actions.settings import PROPOSE, ActionSettings
 from skewscope.engine.actions.limits import ActionLimits, TimeWindow
 from skewscope.engine.model.incident import Advice, Explanation
@@ -39,7 +40,7 @@ def dry_run(target=None, incident=INCIDENT, settings=None):
         settings or ActionSettings(), Planner(TOPOLOGY, catalogue(), {target.name: target}), NoStore()
     )
     coordinator.view.update(1_000_000.0, [incident], frozenset())
-    found = asyncio.run(plan_changes(coordinator, incident))
+    found = asyncio.run(plan_changes(coordinator, incident, TargetReadings()))
     return found, list_obstacles(incident, coordinator.settings, found), target
 
 
