@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from skewscope.kb.problems import InputError
 
@@ -25,10 +26,10 @@ def check(config: Path) -> int:
 
     problems = configuration.check(config)
     for problem in problems:
-        print(problem, file=sys.stderr)  # noqa: T201
+        _print_line(problem, sys.stderr)
     if problems:
         return EXIT_PROBLEMS
-    print(f"{config}: fine.")  # noqa: T201
+    _print_line(f"{config}: fine.", sys.stdout)
     return EXIT_OK
 
 
@@ -43,9 +44,17 @@ def run(config: Path) -> int:
     try:
         runner.run(config)
     except InputError as error:
-        print(error, file=sys.stderr)  # noqa: T201
+        for line in str(error).split("\n"):
+            _print_line(line, sys.stderr)
         return EXIT_ERROR
     return EXIT_OK
+
+
+def _print_line(line: object, stream: TextIO) -> None:
+    """Prints a line without control characters: names in it come from files of others."""
+    from skewscope.adapters.runtime.log_lines import escape_line  # noqa: PLC0415 - see `run`
+
+    print(escape_line(str(line)), file=stream)  # noqa: T201
 
 
 if __name__ == "__main__":

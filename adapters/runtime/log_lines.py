@@ -9,7 +9,7 @@ class PrintableFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the text of a record: its first line begins with the time or level, the others with blanks."""
-        first, *more = (_escape(line) for line in super().format(record).split("\n"))
+        first, *more = (escape_line(line) for line in super().format(record).split("\n"))
         return "\n".join([first, *(f"  {line}" for line in more)])
 
 
@@ -20,5 +20,6 @@ def configure_log(layout: str) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
-def _escape(line: str) -> str:
+def escape_line(line: str) -> str:
+    """Returns a line with escapes for characters that are not printable."""
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in line)
