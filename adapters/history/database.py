@@ -1,6 +1,7 @@
 """Questions in SQL about a history folder, on a bounded DuckDB connection that can read only that folder."""
 
 import importlib
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from skewscope.kb.problems import InputError, Problem
 MEMORY = "2GB"
 SECONDS = 60.0
 ROWS = 1000
-READ_KINDS = ("SELECT", "EXPLAIN")
-"""Statements that are allowed."""
+EXPLAIN_PREFIX = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+|\([^()]*\)\s*)?", re.IGNORECASE)
+"""What may stand before a SELECT. EXPLAIN ANALYZE carries out what it explains, whatever that is."""
 HINT = "skewscope history views lists the tables and views."
 
 
@@ -96,25 +97,33 @@ class HistoryDatabase:
             timer.daemon = True
             timer.start()
             try:
+                # A SELECT may hold an INSERT, and may call functions that change something.
+                self._connection.execute("BEGIN TRANSACTION READ ONLY")
                 found = self._connection.execute(sql, list(values))
+                columns = tuple(one[0] for one in found.description)
                 rows = found.fetchmany(self._limits.rows + 1)
             finally:
                 timer.cancel()
+                self._connection.rollback()
         except self._duckdb.InterruptException:
             found, wanted = f"more than {self._limits.seconds:g} s", "an answer in less"
             raise InputError([Problem("SQL", 0, "", found, wanted, "--seconds allows more.")]) from None
         except self._duckdb.Error as error:
             text = " ".join(str(error).split())[:400]
             raise InputError([Problem("SQL", 0, "", text, "a question that can be answered", HINT)]) from None
-        columns = tuple(one[0] for one in found.description)
         return HistoryAnswer(columns, tuple(rows[: self._limits.rows]), len(rows) > self._limits.rows)
 
     def _check_statement(self, sql: str) -> None:
-        statements = self._connection.extract_statements(sql)
-        kinds = [one.type.name for one in statements]
-        if len(kinds) != 1 or kinds[0] not in READ_KINDS:
+        kinds = self._list_kinds(sql)
+        if kinds == ["EXPLAIN"]:
+            kinds = self._list_kinds(EXPLAIN_PREFIX.sub("", sql, count=1))
+        if kinds != ["SELECT"]:
             found = f"{len(kinds)} statements" if len(kinds) != 1 else f"a statement of kind {kinds[0]}"
             raise InputError([Problem("SQL", 0, "", found, "one SELECT: a history is only read", HINT)])
+
+    def _list_kinds(self, sql: str) -> list[str]:
+        """Returns DuckDB's names of the kinds of some statements."""
+        return [one.type.name for one in self._connection.extract_statements(sql)]
 
     def close(self) -> None:
         """Closes the connection."""

@@ -93,11 +93,33 @@ def test_a_symptom_and_a_wrong_diagnosis_are_told_apart(database):
         "",
         "SELEC 1",
         "SELECT * FROM no_such_table",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO 'FOLDER/incidents/x.parquet'",
+        "EXPLAIN (ANALYZE, FORMAT json) COPY (SELECT 1) TO 'FOLDER/incidents/x.parquet'",
+        "EXPLAIN /* */ ANALYZE COPY (SELECT 1) TO 'FOLDER/incidents/x.parquet'",
+        "EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1",
+        "EXPLAIN ANALYZE DROP VIEW incidents",
+        "WITH x AS (INSERT INTO incidents VALUES (1) RETURNING *) SELECT * FROM x",
+        "SELECT * FROM query('DROP VIEW incidents')",
     ],
 )
-def test_a_question_reads_the_history_and_nothing_else(database, sql):
+def test_a_question_reads_the_history_and_nothing_else(database, folder, sql):
+    before = sorted(folder.rglob("*"))
     with pytest.raises(InputError):
-        database.ask(sql)
+        database.ask(sql.replace("FOLDER", str(folder)))
+    assert sorted(folder.rglob("*")) == before
+    assert rows(database, "SELECT count(*) FROM incidents") == [(8,)]
+
+
+@pytest.mark.parametrize("prefix", ["EXPLAIN ", "explain analyze ", "EXPLAIN (ANALYZE, FORMAT json) "])
+def test_a_plan_of_a_question_is_shown(database, prefix):
+    assert database.ask(f"{prefix}SELECT count(*) FROM incidents").rows
+
+
+def test_a_question_is_asked_in_a_transaction_that_cannot_write(folder, monkeypatch):
+    with HistoryDatabase(folder) as database:
+        monkeypatch.setattr(database, "_check_statement", lambda _: None)
+        with pytest.raises(InputError, match="read-only"):
+            database.ask("CREATE TABLE x AS SELECT 1")
 
 
 def test_a_question_that_takes_too_long_is_ended(folder):
