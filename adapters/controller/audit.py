@@ -6,11 +6,14 @@ are cut off at the end are noticed by comparison with a head that was noted else
 
 import hashlib
 import json
+import math
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from skewscope.adapters.controller.audit_head import AuditHead
+from skewscope.engine.model.incident import rfc3339
 from skewscope.kb.problems import InputError, Problem
 
 GENESIS_HASH = "0" * 64
@@ -29,10 +32,35 @@ class AuditLine(NamedTuple):
     details: str
     """Further data, as canonical JSON."""
 
+    def as_json(self) -> dict[str, Any]:
+        """Returns the line as JSON values."""
+        details = json.loads(self.details)
+        return {
+            "line": self.number,
+            "time": rfc3339(self.t),
+            "who": self.actor,
+            "what": self.action,
+            "details": details,
+        }
+
     def compute_hash(self, previous: str) -> str:
         """Returns its hash, given the hash of the previous line."""
         content = canonical_json([self.number, self.t, self.actor, self.action, json.loads(self.details)])
         return hashlib.sha256(previous.encode() + content.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which lines of the log to show."""
+
+    since: float = -math.inf
+    """Seconds since 1970."""
+    until: float = math.inf
+    """The same; the first time that is left out."""
+    who: str = ""
+    """'' for everybody."""
+    what: str = ""
+    """Text in what was done or in its details."""
 
 
 def canonical_json(payload: object) -> str:
@@ -88,6 +116,14 @@ def verify_chain(connection: sqlite3.Connection, file: str, head: AuditHead | No
         hint = "The store lost what was written last, or was replaced by an older copy."
         raise InputError([Problem(file, 0, "audit log", lost, f"line {head.number} with the hash {head.hash}", hint)])
     return number, before
+
+
+def find_lines(connection: sqlite3.Connection, wanted: AuditFilter, most: int) -> list[AuditLine]:
+    """Returns the newest lines that a filter admits, in the order of the log."""
+    query = """SELECT number, t, who, what, told FROM audit WHERE t >= ? AND t < ? AND ? IN ('', who)
+        AND (instr(what, ?) OR instr(told, ?)) ORDER BY number DESC LIMIT ?"""
+    values = (wanted.since, wanted.until, wanted.who, wanted.what, wanted.what, most)
+    return [AuditLine(*row) for row in connection.execute(query, values)][::-1]
 
 
 def _matches_hash(line: AuditLine, previous: str, hashed: str) -> bool:

@@ -523,6 +523,18 @@ class StoreReader:
             (number,) = connection.execute("SELECT coalesce(max(number), 0) FROM history").fetchone()
             return int(number)
 
+    def audit_lines(self, wanted: audit.AuditFilter, most: int) -> list[audit.AuditLine]:
+        """Returns the newest lines of the audit log that a filter admits, in its order.
+
+        Raises:
+            InputError: the file is no store, or is damaged.
+        """
+        try:
+            with self.connect() as connection:
+                return audit.find_lines(connection, wanted, most)
+        except sqlite3.Error as error:
+            raise describe_damage(self.path, error) from None
+
     def verify_audit(self) -> tuple[int, str]:
         """Returns the number of lines of the audit log and the hash of the last one.
 

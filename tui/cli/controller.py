@@ -1,4 +1,4 @@
-"""The commands of a controller: run it, check its config, verify its audit log."""
+"""The commands of a controller: run it, check its config."""
 
 from pathlib import Path
 
@@ -59,21 +59,3 @@ def check(path: Path) -> None:
         click.get_current_context().exit(EXIT_ERROR)
     nodes, sources = len(found.topology.nodes), len(found.sources)
     click.echo(f"{path}: valid. {nodes} nodes, {sources} sources, listens on {found.listen.host}:{found.listen.port}.")
-
-
-@click.group("audit", cls=ControllerGroup)
-def audit() -> None:
-    """Verify the audit log of a controller."""
-
-
-@audit.command("verify")
-@click.argument("path", type=FILE, metavar="STORE")
-def verify(path: Path) -> None:
-    """Verify that no line of an audit log was changed or removed.
-
-    Keep the printed hash elsewhere: only a comparison with it reveals lines that are cut off at the end.
-    """
-    from skewscope.adapters.controller.store import StoreReader  # noqa: PLC0415
-
-    lines, last = StoreReader(path).verify_audit()
-    click.echo(f"{path}: {lines} lines, unchanged. Last hash: {last}")

@@ -24,6 +24,7 @@ from skewscope.tui.cli import (
     rules,
     silences,
     simulate,
+    store,
     topology,
     what_if,
 )
@@ -368,7 +369,8 @@ cli.add_command(what_if.what_if)
 cli.add_command(history.history)
 cli.add_command(controller.run)
 cli.add_command(controller.config)
-cli.add_command(controller.audit)
+cli.add_command(store.store)
+cli.add_command(store.audit)
 cli.add_command(silences.silence)
 cli.add_command(actions.act)
 cli.add_command(topology.topology)
