@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class SharedLedger:
     """One folder of actions. Its methods block; storage that hangs blocks them for as long."""
 
     folder: Path
+    unreadable: dict[str, str] = field(default_factory=dict, compare=False)
+    """Files that were no actions when the folder was last read, such as those of a newer version, and why."""
 
     def save(self, action: Action) -> None:
         """Writes an action durably.
@@ -90,7 +92,7 @@ class SharedLedger:
     def load(self) -> dict[str, Action] | None:
         """Returns all actions by id; None where no leader has ever written here.
 
-        A file that cannot be read as an action is reported and left out: the others have to go on.
+        A file that cannot be read as an action is left out, and is in `unreadable`: the others have to go on.
 
         Raises:
             OSError: the folder cannot be read.
@@ -98,14 +100,23 @@ class SharedLedger:
         if not self.folder.is_dir():
             return None
         found: dict[str, Action] = {}
+        unreadable: dict[str, str] = {}
         for path in sorted(self.folder.glob(f"*{SUFFIX}"))[:MAX_FILES]:
             try:
                 action = _read(path)
             except ValueError as error:
-                log.error("%s: %s; what it has changed is not taken back", path, error)  # noqa: TRY400
+                unreadable[path.name] = str(error)
                 continue
             found[action.id] = action
+        self._report(unreadable)
         return found
+
+    def _report(self, unreadable: dict[str, str]) -> None:
+        for name, error in unreadable.items():
+            if self.unreadable.get(name) != error:
+                log.error("%s: %s; what it has changed is not taken back", self.folder / name, error)
+        self.unreadable.clear()
+        self.unreadable.update(unreadable)
 
     def prune(self, since: float, incidents: Collection[str]) -> None:
         """Deletes actions that ended before a time and whose incident is over, and drafts that a crash left.

@@ -100,6 +100,14 @@ class ActionService:
     def _may_act(self) -> bool:
         return self.failover is None or self.lead_term() == self.failover.term
 
+    def troubles(self) -> tuple[str, ...]:
+        """Returns which shared actions are left alone, in sentences."""
+        if self.failover is None:
+            return ()
+        ledger = self.failover.shared.ledger
+        rest = "the change of this action is not taken back: use the version that wrote it, or take it back by hand"
+        return tuple(f"{ledger.folder / name}: {why}; {rest}" for name, why in sorted(dict(ledger.unreadable).items()))
+
     @property
     def measured_signals(self) -> frozenset[str]:
         """Ids of the signals by which effects are measured; empty where no target is configured."""

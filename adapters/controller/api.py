@@ -236,7 +236,7 @@ async def list_sources(_request: Request, context: ApiContext) -> Response:
         one["since"] = rfc3339(one["since"])
         one["last"] = None if one["last"] is None else rfc3339(one["last"])
     telemetry = [asdict(one) for one in known.snapshot.sources] if known else []
-    missing = known.snapshot.missing if known else ()
+    missing = (*(known.snapshot.missing if known else ()), *controller.actions.troubles())
     return JSONResponse({"sources": payload, "telemetry": telemetry, "missing": missing})
 
 

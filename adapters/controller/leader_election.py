@@ -20,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from skewscope.adapters.controller.store_lock import PRIVATE_MODE, create_private
+
 RENEW_SHARE = 0.2
 """Share of a lease after which it is renewed."""
 SAFE_SHARE = 0.7
@@ -96,6 +98,7 @@ class FileLease:
                 self._take_message()
             elif self.message:
                 with suppress(OSError):  # written again at the next look
+                    create_private(self._message_file)
                     self._message_file.write_text(self.message, encoding="utf-8")
         return self.is_held
 
@@ -133,7 +136,7 @@ class FileLease:
     @contextmanager
     def _lock_file(self) -> Iterator[int]:
         """Yields the descriptor of the locked file."""
-        handle = os.open(self.lock.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(self.lock.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield handle

@@ -54,6 +54,8 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
         )
         yield "skewscope_recording_up", "gauge", "Whether the recording can be written.", [({}, known.recording_ok)]
         yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]
+    unread = len(controller.actions.troubles())
+    yield "skewscope_actions_unreadable", "gauge", "Shared actions that this version cannot read.", [({}, unread)]
     yield from _source_families(controller.source_statuses())
     yield "skewscope_leads", "gauge", "Whether this controller is the one that notifies.", [({}, controller.is_leader)]
     yield "skewscope_agents", "gauge", "Agents seen so far.", [({}, len(agents))]

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import zstandard
 
+from skewscope.adapters.controller.store_lock import ProcessLock, create_private
 from skewscope.adapters.inputs.recording import RECORDING_FILE
 from skewscope.adapters.sources.common.base import SeriesColumns, SourceBatch
 from skewscope.kb.problems import InputError, Problem
@@ -34,6 +35,8 @@ MAX_BUFFERED = 500_000
 FILE_SUFFIX = ".wide.parquet"
 TOPOLOGY_FILE = "topology.yaml"
 PART_SUFFIX = ".part"
+LOCK_FILE = ".lock"
+"""What a controller has locked while it records in a folder."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of a disk that is full or read-only: the diagnosis goes on, and the recording when there is room."""
@@ -190,6 +193,7 @@ class Recorder:
         self._texts = _SeriesTexts()
         self._span: int | None = None
         self._topology = topology
+        self._lock = ProcessLock(folder / LOCK_FILE)
         self._ready = False
         """Whether the folder is there with what a recording needs."""
         try:
@@ -203,12 +207,28 @@ class Recorder:
 
     def _prepare(self) -> None:
         """Makes the folder, without what an earlier controller left unfinished."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._take_folder()
         for left in self.folder.glob(f"*{PART_SUFFIX}"):
             left.unlink()
+        create_private(self.folder / TOPOLOGY_FILE)
         shutil.copyfile(self._topology, self.folder / TOPOLOGY_FILE)
         self._describe()
         self._ready = True
+
+    def _take_folder(self) -> None:
+        """Keeps other controllers from the folder.
+
+        Raises:
+            OSError: there is no room, or another one records there (BlockingIOError).
+        """
+        try:
+            self._lock.acquire()
+        except BlockingIOError as error:
+            raise BlockingIOError(f"another controller records there ({error})") from None
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise  # Some storage knows no locks, which is no reason not to record.
 
     def record(self, t: float, batches: Mapping[str, Sequence[SourceBatch]]) -> None:
         """Records the batches of the tick that ends at `t`."""
@@ -234,14 +254,14 @@ class Recorder:
                     file.flush()
 
     def close(self) -> None:
-        """Completes all files."""
-        if not self._ready:
-            return
+        """Completes all files, and leaves the folder to others."""
         try:
-            self._close_files()
-            self._describe()
+            if self._ready:
+                self._close_files()
+                self._describe()
         except OSError as error:
             self._abandon_files(error)
+        self._lock.release()
 
     def _close_files(self) -> None:
         while self._files:
@@ -254,7 +274,7 @@ class Recorder:
             with suppress(OSError):
                 file.writer.close()
         self._files.clear()
-        for left in self.folder.glob(f"*{PART_SUFFIX}"):
+        for left in self.folder.glob(f"*{PART_SUFFIX}") if self._ready else ():
             with suppress(OSError):
                 left.unlink()
         self._set_trouble(f"{self.folder} cannot be written: {error.strerror or error}")
@@ -275,8 +295,10 @@ class Recorder:
         while path.exists():
             path, again = self.folder / f"{stem}.{again}{FILE_SUFFIX}", again + 1
         # Byte-split values that hardly change from row to row compress well.
+        part = path.with_name(path.name + PART_SUFFIX)
+        create_private(part)
         writer = pq.ParquetWriter(
-            path.with_name(path.name + PART_SUFFIX),
+            part,
             build_schema(),
             compression="zstd",
             compression_level=1,
@@ -314,6 +336,7 @@ class Recorder:
         inputs = [f"  - {{kind: parquet, path: {json.dumps(path.name)}}}" for path in paths]
         lines = ["version: 1", f"topology: {TOPOLOGY_FILE}", "inputs:" if inputs else "inputs: []", *inputs]
         new = self.folder / f"{RECORDING_FILE}{PART_SUFFIX}"
+        create_private(new)
         new.write_text("\n".join([*lines, ""]), encoding="utf-8")
         new.replace(self.folder / RECORDING_FILE)
 

@@ -39,8 +39,13 @@ def test_a_file_that_is_no_action_is_told_and_left_out(tmp_path, caplog):
     (folder / "a-5.json").write_text(json.dumps({"version": 1}))
     (folder / "a-6.json").write_text(" " * (2 << 20))
     (folder / ".a-7.draft").write_text("half")
-    assert ledger(tmp_path).load() == {ACTIONS[1].id: ACTIONS[1]}
+    shared = ledger(tmp_path)
+    assert shared.load() == shared.load() == {ACTIONS[1].id: ACTIONS[1]}
+    assert list(shared.unreadable) == [f"a-{n}.json" for n in range(1, 7)]
     assert len([one for one in caplog.records if "not taken back" in one.getMessage()]) == 6
+    (folder / "a-1.json").unlink()
+    shared.load()
+    assert len(shared.unreadable) == 5
 
 
 def test_an_id_is_never_a_path(tmp_path):

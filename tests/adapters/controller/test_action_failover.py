@@ -91,6 +91,24 @@ def pair(folder, settings=ACT, **fields) -> tuple[ActingWorld, Peer, Peer]:
     return world, Peer(folder, "a", world, settings, 1), Peer(folder, "b", world, settings, numbers=5)
 
 
+def test_an_action_of_a_newer_version_is_no_longer_forgotten_by_an_older_one(tmp_path):
+    _, first, second = pair(tmp_path)
+
+    async def scenario():
+        await first.step(120)
+        (path,) = (tmp_path / "lock.actions").glob("*.json")
+        fields = json.loads(path.read_text())
+        path.write_text(json.dumps(fields | {"change": fields["change"] | {"lanes": 3}}))
+        await second.step(12)
+        return path
+
+    path = asyncio.run(scenario())
+    (trouble,) = second.service.troubles()
+    assert str(path) in trouble
+    assert "lanes" in trouble
+    assert first.service.troubles() == ()
+
+
 def test_the_next_leader_takes_back_what_the_one_before_has_done(tmp_path):
     world, first, second = pair(tmp_path)
 

@@ -1,11 +1,15 @@
 """The recorder of a controller."""
 
+import os
+
 import numpy as np
+import pytest
 
 from skewscope.adapters.controller.recorder import Recorder, RecordingRetention
 from skewscope.adapters.inputs.recording import demo_path
 from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.kb.problems import InputError
 
 
 class Columns:
@@ -47,3 +51,28 @@ def test_a_jump_of_the_clock_deletes_no_recording_and_time_that_is_recorded_does
     assert begins(folder)[0] >= 7200 + 1800 - 1200 - 120
     assert max(begins(folder)) < 10_000, "what a wrong clock dated later than now is the oldest"
     recorder.close()
+
+
+def test_a_recording_is_for_its_user_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        recorder = Recorder(tmp_path / "recorded", demo_path() / "topology.yaml")
+        record_minutes(recorder, 6000.0, 2)
+        recorder.close()
+    finally:
+        os.umask(before)
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "recorded").iterdir()}
+    assert modes == {0o600}
+    assert (tmp_path / "recorded").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_is_recorded_by_one_controller_whose_unfinished_files_others_leave_alone(tmp_path):
+    folder = tmp_path / "recorded"
+    recorder = Recorder(folder, demo_path() / "topology.yaml")
+    record_minutes(recorder, 6000.0, 1)
+    unfinished = sorted(path.name for path in folder.glob("*.part"))
+    with pytest.raises(InputError, match="another controller records"):
+        Recorder(folder, demo_path() / "topology.yaml")
+    assert unfinished == sorted(path.name for path in folder.glob("*.part")) != []
+    recorder.close()
+    Recorder(folder, demo_path() / "topology.yaml").close()
