@@ -280,6 +280,13 @@ class Engine:
         total, time = state.counter_totals(position)
         return NewestSamples(time, state.latest[position], total, state.sampling.stale_after(position))
 
+    def counter_starts(self, position: Index) -> F64:
+        """Returns [series] float64 seconds since 1970 when counters last began anew, by `SignalSeries.position`.
+
+        NaN where one never did, and where a series is no counter.
+        """
+        return self._detector.series_state.counter_starts(position)
+
     def newest_times(self, count: int) -> F64:
         """Returns [series] float64 seconds since 1970 of the newest samples, NaN where there is none.
 

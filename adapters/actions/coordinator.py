@@ -18,9 +18,9 @@ from skewscope.adapters.actions.action_book import (
     AuditNote,
 )
 from skewscope.adapters.actions.planner import ImpossibleChangeError, Planner
-from skewscope.adapters.actions.settings import ACT, ActionSettings
+from skewscope.adapters.actions.settings import ACT, OBSERVE, PROPOSE, ActionSettings
 from skewscope.adapters.actions.steps import POLICY, ActionSteps, Measure, describe_trouble
-from skewscope.adapters.actions.view import IncidentView
+from skewscope.adapters.actions.view import NOTHING_KNOWN, IncidentView, JudgementState
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.engine.actions import by_hand, lifecycle
 from skewscope.engine.actions.action import (
@@ -36,6 +36,7 @@ from skewscope.engine.actions.action import (
     VERIFIED,
     Action,
 )
+from skewscope.engine.actions.obstacles import list_past_obstacles
 from skewscope.engine.actions.planning import Option
 from skewscope.engine.advice.advice import ContextFact
 from skewscope.engine.model.incident import Incident
@@ -113,13 +114,13 @@ class Coordinator:
 
     # --- each tick
 
-    def step(self, t: float, incidents: Sequence[Incident], unknown: frozenset[str] = frozenset()) -> None:
+    def step(self, t: float, incidents: Sequence[Incident], judgement: JudgementState = NOTHING_KNOWN) -> None:
         """Starts what has to be done at a time; returns at once."""
         if self._is_closed:
             return
         if t < self.view.t:
             self.shift(t - self.view.t)
-        self.view.update(t, incidents, unknown)
+        self.view.update(t, incidents, judgement)
         if not self._chores.busy and self.may_act() and (chores := [*self._list_chores(), *self._list_unsaved()]):
             self._start(self._chores, self._build_chores_job(chores))
         wanted = self._choose_options(t)
@@ -206,24 +207,45 @@ class Coordinator:
 
     def _plannable(self, t: float) -> list[Incident]:
         """Returns the incidents for which nothing is planned yet, the surest first."""
-        taken = self._taken_incidents()
         found = [
             one
             for one in self.view.incidents.values()
-            if self.settings.admits(one)
-            and one.id not in taken
-            and one.id not in self.view.unknown
-            and self._replan_at.get(one.id, t) <= t
+            if self._replan_at.get(one.id, t) <= t and self.settings.admits(one) and not self._find_refusals(one)
         ]
         return sorted(found, key=lambda one: (-one.confidence, one.opened_at, one.id))
 
-    def _taken_incidents(self) -> set[str]:
-        """Returns the incidents for which nothing is planned: something is, or a person decided otherwise.
+    def _find_refusals(self, incident: Incident) -> tuple[str, ...]:
+        """Returns why nothing is planned for an incident that the settings admit, one sentence each."""
+        past = [one for one in self.actions.values() if one.reason.incident == incident.id]
+        view, id_ = self.view, incident.id
+        blind = ("it cannot be judged at present",) if id_ in view.judgement.unknown else ()
+        held = view.held_since(id_)
+        return (*blind, *list_past_obstacles(past, is_judged=view.is_judged(id_), held_since=held))
 
-        What a person refused, undid or changed otherwise is not tried again for the same incident.
-        """
-        past = self.actions.values()
-        return {one.reason.incident for one in past if one.is_live or one.ended_by or one.state == OVERRIDDEN}
+    def list_obstacles(self, incident: Incident) -> tuple[str, ...]:
+        """Returns why nothing is planned for an incident now, one sentence each; empty if something will be."""
+        found = (*self.settings.find_obstacles(incident), *self._find_refusals(incident))
+        if found:
+            return found
+        if self.settings.is_observing:
+            return (f"the mode is {OBSERVE}: set it to {PROPOSE} in the section actions of the config",)
+        past = [one for one in self.actions.values() if one.reason.incident == incident.id]
+        options = self.planner.list_options(incident, past, self.settings)
+        keys = [(incident.id, option.kind, option.target, option.member) for option in options]
+        if any(key not in self._impossible for key in keys):
+            return ()
+        tried = any(one.outcome == NOT_HELPED or one.state == FAILED for one in past)
+        nothing = (
+            "what could be done was tried, and did not help" if tried else "no target can carry out what is advised"
+        )
+        return tuple(self._impossible[key] for key in keys) or (nothing,)
+
+    def list_idle(self) -> dict[str, tuple[str, ...]]:
+        """Returns, for each diagnosis that fires and for which nothing is under way, why nothing is planned."""
+        busy = {one.reason.incident for one in self.actions.values() if one.is_live}
+        firing = [one for one in self.view.incidents.values() if one.state == "firing" and not one.is_symptom]
+        found = {one.id: self.list_obstacles(one) for one in firing if one.id not in busy}
+        return {id_: why for id_, why in found.items() if why}
 
     def _start(self, work: _Work, job: Job) -> None:
         work.busy = True
@@ -292,7 +314,7 @@ class Coordinator:
         async with self.steps.starting:
             # The target took its time: by now the incident may be another one, or have its action.
             now = self.view.incidents.get(incident.id)
-            wanted = now is not None and self.settings.admits(now) and incident.id not in self._taken_incidents()
+            wanted = now is not None and self.settings.admits(now) and not self._find_refusals(now)
             if self.may_act() and wanted:
                 await self.book.settle(None, action, note)
 

@@ -5,7 +5,6 @@ observes can show what it would propose.
 """
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from skewscope.adapters.actions.carry_out import find_member
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.planner import add_undo, describe_reason
 from skewscope.adapters.actions.readings import TargetReadings
-from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
+from skewscope.adapters.actions.settings import OBSERVE, PROPOSE
 from skewscope.adapters.actions.surroundings import read_surroundings
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import describe_calls
@@ -95,14 +94,14 @@ async def _plan(
     return PlannedChange(option, mode, plan, trouble, blocks)
 
 
-def list_obstacles(incident: Incident, settings: ActionSettings, changes: tuple[PlannedChange, ...]) -> tuple[str, ...]:
-    """Returns why nothing would be proposed for an incident now, one sentence each; empty if something would be."""
-    return tuple(_obstacles(incident, settings, changes))
+def list_obstacles(coordinator: Coordinator, incident: Incident, changes: tuple[PlannedChange, ...]) -> tuple[str, ...]:
+    """Returns why nothing would be planned for an incident now, one sentence each; empty if something would be.
 
-
-def _obstacles(incident: Incident, settings: ActionSettings, changes: tuple[PlannedChange, ...]) -> Iterator[str]:
-    yield from settings.find_obstacles(incident)
-    if not changes:
-        yield "no target can carry out what is advised"
-    elif all(one.mode == OBSERVE for one in changes):
-        yield f"the mode is {OBSERVE}: set it to {PROPOSE} in the section actions of the config"
+    Limits for which a change would wait are in its `blocks`.
+    """
+    found = coordinator.list_obstacles(incident)
+    if found or not changes:
+        return found or ("no target can carry out what is advised",)
+    if all(one.mode == OBSERVE for one in changes):
+        return (f"the mode is {OBSERVE}: set it to {PROPOSE} in the section actions of the config",)
+    return ()

@@ -34,6 +34,7 @@ from skewscope.engine.actions.action import (
     Measurement,
 )
 from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, OURS
+from skewscope.engine.actions.grounds import list_missing_grounds
 from skewscope.engine.actions.lifecycle import Observation
 from skewscope.engine.actions.limits import DAY, list_blocks
 from skewscope.engine.model.incident import Incident
@@ -150,8 +151,10 @@ class ActionSteps:
         return next(self.settings.find_obstacles(incident), "")
 
     def find_doubt(self, incident: Incident) -> str:
-        """Returns why an incident is no ground for a change that no person has approved; '' for none."""
-        return witnesses.find_doubt(incident)
+        """Returns why an incident does not suffice for a change that no person has approved; '' for none."""
+        known = self.view.preconditions_of(incident, self.planner.topology)
+        missing = list_missing_grounds(incident, known, self.settings.timing.grace)
+        return "; ".join(filter(None, (*missing, witnesses.find_doubt(incident))))
 
     # --- begin
 
@@ -186,6 +189,7 @@ class ActionSteps:
             change = replace(action.change, expires=t + self.settings.timing.time_to_live)
             plan = add_undo(action.plan, target, change, before, state)
             intent = action.move(t, APPLYING, "begun", before=before, started_at=t, change=change, plan=plan)
+            intent = replace(intent, run=state.run)
             note = AuditNote(t, action.approved_by, f"action begun: {action.title}")
             if not await self.book.settle(action, intent, note):
                 return
@@ -320,6 +324,8 @@ class ActionSteps:
         if judged.state == OVERRIDDEN and seen.standing == ABSENT:
             # Whoever took it back may have left parts of it, such as the meter of a flow.
             await undo_change(target, action.change, action.before, partial(self._check_present, action))
+        if seen.standing == OURS and seen.run:
+            judged = replace(judged, run=seen.run)
         if judged.next_try <= self.view.t:
             judged = replace(judged, next_try=self.view.t + (1.0 if judged.state == APPLIED else 2.0))
         if judged.state != action.state or judged.history != action.history:
@@ -350,6 +356,7 @@ class ActionSteps:
             has_probe=probe_good is not None,
             flaps=self._count_flaps(action),
             trouble=trouble,
+            run=state.run,
         )
 
     def _measure(self, action: Action, t: float) -> tuple[Measurement | None, str]:

@@ -58,7 +58,8 @@ async def list_actions(request: Request, context: "ApiContext") -> Response:
     ordered = sorted(shown[:most], key=lambda one: (one["created"], one["id"]), reverse=True)
     mode = "observe" if coordinator.settings.is_observing else coordinator.settings.mode
     answer = {"mode": mode, "leader": context.controller.is_leader, "freeze": show_freeze(coordinator)}
-    return JSONResponse(answer | {"actions": ordered})
+    idle = {id_: why for id_, why in coordinator.list_idle().items() if incident in ("", id_)}
+    return JSONResponse(answer | {"actions": ordered, "nothing_planned": idle})
 
 
 def show_freeze(coordinator: Coordinator) -> dict[str, Any] | None:
@@ -87,10 +88,10 @@ async def plan_incident(request: Request, context: "ApiContext") -> Response:
             changes = await plan_changes(coordinator, incident, context.readings)
     except TimeoutError:
         return error_response(504, f"the targets did not answer within {DRY_RUN_TIMEOUT:g} s")
-    obstacles = list_obstacles(incident, coordinator.settings, changes)
-    return JSONResponse(
-        {"incident": incident.as_json(), "obstacles": obstacles, "changes": [one.as_json() for one in changes]}
-    )
+    obstacles = list_obstacles(coordinator, incident, changes)
+    doubt = coordinator.steps.find_doubt(incident)
+    shown = [one.as_json() for one in changes]
+    return JSONResponse({"incident": incident.as_json(), "obstacles": obstacles, "doubt": doubt, "changes": shown})
 
 
 async def list_outcomes(_request: Request, context: "ApiContext") -> Response:

@@ -113,6 +113,11 @@ class ActionService:
         """Ids of the signals by which effects are measured; empty where no target is configured."""
         return self.effects.signals if self.effects is not None else frozenset()
 
+    @property
+    def places(self) -> frozenset[str]:
+        """Names of the entities that targets can change."""
+        return frozenset(name for each in self.coordinator.planner.targets.values() for name in each.members)
+
     def take_over(self, before: "ActionService") -> None:
         """Takes over the actions of the service before it."""
         self.coordinator.take_over(before.coordinator)
@@ -156,7 +161,7 @@ class ActionService:
         if self.failover is not None and not self.failover.is_ready(term, result.snapshot):
             return
         if term is not None:
-            self.coordinator.step(result.snapshot.time, result.snapshot.incidents, result.unknown)
+            self.coordinator.step(result.snapshot.time, result.snapshot.incidents, result.judgement)
             self.context = self.coordinator.list_failures()
 
     def shift(self, seconds: float) -> None:

@@ -23,6 +23,7 @@ from skewscope.adapters.controller.agent_receiver import SOURCE_NAME, AgentRecei
 from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
 from skewscope.adapters.controller.election_participant import ControllerParticipant
 from skewscope.adapters.controller.engine_change import PreparedEngine, prepare_engine
+from skewscope.adapters.controller.judgement_observer import JudgementObserver
 from skewscope.adapters.controller.incident_restore import RestoredIncidents
 from skewscope.adapters.controller.leader_election import RENEW_SHARE, LeaderElection
 from skewscope.adapters.controller.persistence import StoreWriter
@@ -354,6 +355,7 @@ class Controller:
             topology=self.config.topology,
             silences=store.silences(),
             effects=self.actions.effects,
+            judgements=JudgementObserver(self.actions.places),
         )
 
     def _create_recorder(self) -> Recorder | None:
@@ -384,6 +386,7 @@ class Controller:
         """Replaces the engine; the recording goes on with the present topology."""
         made = prepared.take_over(self._active_pipeline)
         made.effects, made.retention = self.actions.effects, self.config.store_retention
+        made.judgements = replace(self._active_pipeline.judgements, places=self.actions.places)
         self._stack.close()
         self._stack.push(prepared.stack)
         if (recorder := self._active_pipeline.recorder) is not None:
@@ -499,7 +502,8 @@ class Controller:
         await before.close()
         self.actions = self._create_actions()
         self.actions.take_over(before)
-        self._active_pipeline.effects = self.actions.effects
+        pipeline = self._active_pipeline
+        pipeline.effects, pipeline.judgements.places = self.actions.effects, self.actions.places
         if before.measured_signals != self.actions.measured_signals and self.config.topology == before.config.topology:
             await self._change_engine()
 

@@ -12,9 +12,11 @@ from functools import cached_property
 import numpy as np
 
 from skewscope.adapters.actions.effect import EffectMeter
+from skewscope.adapters.actions.view import NOTHING_KNOWN, JudgementState
 from skewscope.adapters.controller import agent_registry
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
+from skewscope.adapters.controller.judgement_observer import JudgementObserver
 from skewscope.adapters.controller.incident_restore import RestoredIncidents
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.recorder import Recorder
@@ -74,8 +76,8 @@ class TickResult:
     """Whether the store can be written."""
     recording_ok: bool = True
     """Whether the recording, if any, can be written."""
-    unknown: frozenset[str] = frozenset()
-    """Ids of firing incidents whose rule cannot be judged at present; only where actions are planned."""
+    judgement: JudgementState = NOTHING_KNOWN
+    """How far incidents are judged; only where actions are planned."""
     unjudged: frozenset[Place] = frozenset()
     """Places of `inherited` reports that cannot be judged at present."""
 
@@ -103,6 +105,7 @@ class TickPipeline:
     """What other controllers have reported as open, and this one has not."""
     effects: EffectMeter | None = None
     """Measures the effect of actions; None where none are planned."""
+    judgements: JudgementObserver = field(default_factory=JudgementObserver)
     t: float = -math.inf
     """End of the last tick, seconds since 1970."""
     needs_room: bool = False
@@ -166,19 +169,21 @@ class TickPipeline:
         return TickResult(
             *(snapshot, events, len(block), series, self._count.dropped, self.batcher.superseded_values),
             *(self._node_coverage, self.store_writer.updated_notifiers, not self.store_writer.trouble, recorded),
-            *(self._measure_effects(t, incidents), self._find_unjudged(t)),
+            *(self._observe_judgement(t, incidents), self._find_unjudged(t)),
         )
 
     def _find_unjudged(self, t: float) -> frozenset[Place]:
         """Returns the places of inherited reports whose rule cannot be judged at present."""
         return frozenset(one.place for one in self.inherited if self._uncertainty.is_unknown(one.build_incident(t)))
 
-    def _measure_effects(self, t: float, incidents: Sequence[Incident]) -> frozenset[str]:
-        """Measures the work of pools and groups; returns the ids of firing incidents that cannot be judged."""
+    def _observe_judgement(self, t: float, incidents: Sequence[Incident]) -> JudgementState:
+        """Measures the work of pools and groups; returns how far incidents are judged."""
         if self.effects is None:
-            return frozenset()
-        self.effects.record(self.runtime.engine, t, incidents)
-        return frozenset(one.id for one in incidents if one.state == "firing" and self._uncertainty.is_unknown(one))
+            return NOTHING_KNOWN
+        engine = self.runtime.engine
+        self.effects.record(engine, t, incidents)
+        inherited = {one.id for one in self.restored.waiting_incidents()}
+        return self.judgements.observe(t, engine, incidents, inherited, self._uncertainty)
 
     def troubles(self) -> tuple[str, ...]:
         """Returns what cannot be stored, who has too many series, and what no replica is given, in sentences."""

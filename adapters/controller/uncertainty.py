@@ -20,6 +20,19 @@ class UncertaintyCheck:
         """Returns whether the verdict of an incident's rule is unknown for all its entities."""
         return self.verdict(one) == UNKNOWN
 
+    def has_rule(self, one: Incident) -> bool:
+        """Returns whether the rule of an incident is judged: what a policy derives has none."""
+        return one.rule in self.engine.rules
+
+    def present_truth(self, one: Incident) -> list[int] | None:
+        """Returns the present verdict of each item of an incident's rule, where it holds; None where it does not."""
+        found = next((each for each in self.engine.verdicts if each.rule == one.rule), None)
+        at = [n for n in self._positions_of(one, found) if found.state[n] == YES] if found is not None else []
+        if found is None or not at:
+            return None
+        truth: list[int] = found.evidence_of(at[:1], numbers=False).evidence[:, 0].tolist()
+        return truth
+
     def verdict(self, one: Incident) -> int:
         """Returns YES if an incident's rule holds on one of its entities, UNKNOWN if it is unknown for all, else NO."""
         found = next((each for each in self.engine.verdicts if each.rule == one.rule), None)

@@ -43,6 +43,7 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
     head: dict[str, Any] = {"name": node.name} | ({"aliases": list(node.aliases)} if node.aliases else {})
     head |= {"rack": node.rack} if node.rack else {}
     head |= {"fleet": node.fleet} if node.fleet != FLEET else {}
+    head |= {"hardware": node.hardware} if node.hardware else {}
     return head | {"gpus": _gpus_to_list(node) or node.gpus, "dpu": {"sees": list(node.sees)}, "ports": ports}
 
 

@@ -7,7 +7,7 @@ the very state that the action gave it. Tested with HAProxy 2.6.
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skewscope.adapters.sources.common.http_client import FetchOptions
@@ -38,6 +38,9 @@ from skewscope.engine.actions.change import (
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
+RUN_FIELDS = ("Pid", "Start_time_sec")
+"""Fields of `show info` that are others after a restart or a reload, which forget what the socket changed. Versions
+before 2.8 have the first one only."""
 RUNNING = "2"
 """`srv_op_state` of a server that is up."""
 FORCED_MAINT, FORCED_DRAIN = 0x01, 0x08
@@ -88,7 +91,16 @@ class HaproxyTarget(NamedTarget):
     async def read_state(self) -> TargetState:
         """Returns the state of all servers of the backend."""
         answer = await self._send(f"show servers state {self.settings.backend}")
-        return parse_servers(answer)
+        return replace(parse_servers(answer), run=await self._read_run())
+
+    async def _read_run(self) -> str:
+        """Returns which process of HAProxy answers, and when it began; '' where it does not say."""
+        try:
+            answer = await send_line(SocketCall(self.settings.socket, "show info"), self.settings.common.timeout)
+        except TargetError:
+            return ""
+        lines = [line.partition(":") for line in answer.splitlines()]
+        return " ".join(value.strip() for name, _, value in lines if name in RUN_FIELDS)
 
     def render_change(self, change: Change, state: TargetState) -> tuple[Call, ...]:
         """Returns the lines that lower a weight or drain a server."""

@@ -181,6 +181,10 @@ class Action:
     """Whether a person has to look at it: its undo failed several times, or its target is gone. It is still tried."""
     fingerprint: str = ""
     """Of the system at which the change is made, by the content of its settings; '' where it is not known."""
+    run: str = ""
+    """The run of the target in which its change was last seen, as in `TargetState.run`."""
+    forgotten: bool = False
+    """Whether it was overridden since its target started anew: nobody has decided against it."""
     good_probes: int = 0
     """Probes in a row that found the member as quick as its peers."""
     history: tuple[tuple[float, str], ...] = ()
@@ -281,6 +285,8 @@ SIMPLE_FIELDS = (
     "waiting",
     "stuck",
     "fingerprint",
+    "run",
+    "forgotten",
     "good_probes",
 )
 """Fields whose values are JSON values."""

@@ -79,6 +79,9 @@ class TargetState:
     members: Mapping[str, MemberState] = field(default_factory=dict)
     version: str = ""
     """Version of the reading, where the target refuses a write that rests on an older one."""
+    run: str = ""
+    """What is another one after each start of a target that forgets changes when it starts, such as its start time; ''
+    where the target keeps changes, or does not tell."""
     text: str = field(default="", repr=False)
     """The file that was read, where a change is another text of that file."""
 

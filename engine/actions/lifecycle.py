@@ -33,6 +33,7 @@ STUCK_TRIES = 5
 """Failed tries to undo after which a person is told."""
 MAX_WAIT = 60.0
 """Seconds between two tries at most."""
+FORGOTTEN = "the target started anew and forgot it"
 END_SLACK = 10.0
 """Seconds by which a change may end by itself before its time is over: the clock of its target may be ahead."""
 PROBES = 3
@@ -58,6 +59,8 @@ class Timing:
     hold: float = 60.0
     """How long the fault has to be gone before a change is undone, where no probe can tell."""
     probe_every: float = 5.0
+    grace: float = 60.0
+    """How long the controller and the member have to run before a change that no person has approved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ class Observation:
     """Earlier changes of this member that were undone because its fault seemed to be over."""
     trouble: str = ""
     """What could not be read; '' for nothing."""
+    run: str = ""
+    """The run of the target, as in `TargetState.run`."""
 
 
 def lapse(action: Action, timing: Timing, obstacle: str, t: float) -> Action:
@@ -184,6 +189,8 @@ def _end_from_outside(action: Action, seen: Observation, timing: Timing) -> Acti
     """Returns an action that somebody else or its time has ended; None for one that goes on."""
     if seen.standing == FOREIGN:
         return action.move(seen.t, OVERRIDDEN, "somebody else changed the member", ending="changed by somebody else")
+    if seen.standing == ABSENT and "" not in (seen.run, action.run) and seen.run != action.run:
+        return action.move(seen.t, OVERRIDDEN, FORGOTTEN, ending=FORGOTTEN, forgotten=True)
     if action.state == APPLIED and not action.seen_in_state:
         return None
     if is_over(action, seen, timing):

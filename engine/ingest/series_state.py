@@ -473,6 +473,11 @@ class SeriesState:
         """How much counters counted, and up to when, by series number."""
         return self._totals.sum[series], self.renewals.read_times(series, self.times[series])
 
+    def counter_starts(self, series: Index | slice) -> F64:
+        """Returns [series] when counters last began anew, by series number; NaN where one never did."""
+        found: F64 = self._totals.start_time[series]
+        return found
+
     def counter_periods(self, series: Index | slice) -> F64:
         """Returns [series] seconds between two readings of counters that may differ; NaN where not known."""
         return self.renewals.stretched_periods(series, self.sampling.period[series])

@@ -51,6 +51,8 @@ class Node:
     """Other host names and addresses of the node and its DPU."""
     gpu_ids: tuple[tuple[str, int], ...] = ()
     """UUIDs and PCI addresses of GPUs in canonical form, each with the index of its GPU."""
+    hardware: str = ""
+    """What it is made of, such as `8xH100`: nodes with the same text are as fast; '' for unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def parse_speed(text: str) -> float | None:
 
 
 def _node(fields: FieldReader, path: FieldPath) -> Node:
-    fields.check_keys(path, ("name",), ("aliases", "rack", "fleet", "gpus", "dpu", "ports", "note"))
+    fields.check_keys(path, ("name",), ("aliases", "rack", "fleet", "hardware", "gpus", "dpu", "ports", "note"))
     name = fields.text((*path, "name"), without=NODE_WITHOUT)
     return Node(
         name,
@@ -76,6 +76,7 @@ def _node(fields: FieldReader, path: FieldPath) -> Node:
         fields.text((*path, "fleet"), without=NODE_WITHOUT) or FLEET,
         aliases=fields.texts((*path, "aliases")),
         gpu_ids=tuple(_gpu_ids(fields, (*path, "gpus"))),
+        hardware=fields.text((*path, "hardware")),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from skewscope.adapters.actions.coordinator import ActionStoreError, Coordinator, Spawn
 from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.actions.settings import ActionSettings
+from skewscope.adapters.actions.view import JudgementState
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.adapters.targets.common.calls import Call, SocketCall
 from skewscope.engine.actions.action import Action, Measurement, action_to_json, parse_action
@@ -59,6 +60,8 @@ class SimulatedRouter:
     name: str = "router"
     delay: float = 0.0
     """Seconds that a reading takes."""
+    run: str = ""
+    """Another one after each start; '' for none."""
 
     def __post_init__(self) -> None:
         self.weights = dict.fromkeys(self.names, 100.0)
@@ -80,7 +83,7 @@ class SimulatedRouter:
         if self.trouble("read") == "refuse":
             raise TargetError("router: no answer within 5 s")
         members = (MemberState(n, n not in self.drained, self.weights[n]) for n in self.names)
-        return TargetState({one.member: one for one in members})
+        return TargetState({one.member: one for one in members}, run=self.run)
 
     def render_change(self, change: Change, state: TargetState) -> tuple[Call, ...]:
         """Returns one line."""
@@ -121,6 +124,11 @@ class SimulatedRouter:
         self.crossing(f"after {call.line}")
         if trouble == "lose":
             raise TargetError(f"{call.line}: no answer within 5 s")
+
+    def start_anew(self, run: str) -> None:
+        """Restarts the router, which forgets what it was told."""
+        self.run, self.drained = run, set()
+        self.weights = dict.fromkeys(self.names, 100.0)
 
     def carry_out(self, line: str) -> None:
         """Changes the state, for the coordinator or for somebody else."""
@@ -210,6 +218,10 @@ class ActingWorld:
     has_probe: bool = True
     more_targets: tuple[Target, ...] = ()
     """Beside the router."""
+    judgement: JudgementState = field(default_factory=JudgementState)
+    """What is known besides; drained members cannot be judged."""
+    quiet: frozenset[str] = frozenset()
+    """Ids of firing incidents whose evidence does not hold."""
     systems: Mapping[str, str] = field(default_factory=dict)
     """Fingerprints of the targets, by name."""
     spawn: Spawn | None = field(default_factory=lambda: run_now)
@@ -272,7 +284,7 @@ class ActingWorld:
         self.share_work()
         incidents = self.incidents()
         blind = frozenset(one.id for one in incidents if one.state == "firing" and one.name in self.router.drained)
-        self.coordinator.step(self.t, incidents, blind)
+        self.coordinator.step(self.t, incidents, replace(self.judgement, unknown=blind, quiet=blind | self.quiet))
         self.fewest_in_use = min(self.fewest_in_use, len(self.router.names) - len(self.router.drained))
         places = [one.scope.entity for one in self.coordinator.actions.values() if one.is_in_place]
         assert len(places) == len(set(places)), "two actions on one member"

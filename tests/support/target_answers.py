@@ -283,7 +283,7 @@ def page(name: str, label: str, *values: str) -> str:
 
 
 ANSWERS: Mapping[str, Mapping[str, Any]] = {
-    "haproxy": {"show servers state": SERVERS, "show stat": STATISTICS, "/health": "ok"},
+    "haproxy": {"show servers state": SERVERS, "show info": "Pid: 7\n", "show stat": STATISTICS, "/health": "ok"},
     "envoy": {"file": ENDPOINTS, "/clusters": CLUSTERS, "/health": "ok"},
     "nginx": {"file": UPSTREAM, "/health": "ok"},
     "llm-d": {"file": LABELLED, "/health": "ok"},

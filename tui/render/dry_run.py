@@ -20,7 +20,9 @@ def dry_run_lines(answer: Mapping[str, Any]) -> list[Line]:
     entity = incident["entity"]
     out: list[Line] = [line(f"{incident['condition']} at {entity['kind']} {entity['name']}", "title")]
     out.append(line("dry run: nothing is changed", "label"))
-    out += [line(f"Nothing is proposed: {why}.", "warn") for why in answer["obstacles"]]
+    out += [line(f"Nothing is planned: {why}.", "warn") for why in answer["obstacles"]]
+    if answer.get("doubt"):
+        out.append(line(f"A person is asked in any mode: {answer['doubt']}.", "warn"))
     for number, change in enumerate(changes[:MAX_SHOWN], 1):
         out += [(), *_change_lines(number, change)]
     return out

@@ -5,9 +5,9 @@ must not be taken back there.
 """
 
 import hashlib
-import os
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 from skewscope.adapters.config.secret import Secret
@@ -40,7 +40,7 @@ def _walk(settings: Any) -> Iterator[tuple[str, str]]:
         if is_dataclass(value):
             yield from _walk(value)
         else:
-            yield each.name, os.path.abspath(value) if value and each.name in PATHS else repr(value)
+            yield each.name, str(Path(value).absolute()) if value and each.name in PATHS else repr(value)
 
 
 def fingerprint(kind: str, settings: Any) -> str:

@@ -160,7 +160,7 @@ def test_a_diagnosis_that_no_longer_allows_it_ends_what_waits(monkeypatch, setti
     world.run(120)
     assert only(world).state == (APPROVED if settings is ACT else PROPOSED)
     monkeypatch.setattr(acting_world, "build_incident", lambda f, t: replace(build(f, t), **changed))
-    world.coordinator.view.update(world.t, world.incidents(), frozenset())
+    world.coordinator.view.update(world.t, world.incidents())
     if settings is PROPOSE:
         said = asyncio.run(answer(world.coordinator.approve(only(world).id, "ann", "go")))
         assert said == f"{only(world).id} cannot be approved any more: {why}"

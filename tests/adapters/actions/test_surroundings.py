@@ -29,7 +29,7 @@ def surroundings(*targets, of="replica", faults=(), others=()):
     world = ActingWorld(4, faults=faults)
     world.t += 100.0
     view = IncidentView()
-    view.update(world.t, world.incidents(), frozenset())
+    view.update(world.t, world.incidents())
     planner = Planner(world.topology, catalogue(), {one.name: one for one in targets})
     scope = ActionScope("r2", "replica", ("n2",), ("r2",), "pool", 4)
     member, kind = "r2", DRAIN

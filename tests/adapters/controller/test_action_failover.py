@@ -15,6 +15,7 @@ from skewscope.adapters.actions.action_book import ActionRequestError, AuditNote
 from skewscope.adapters.actions.freezing import set_freeze
 from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.actions.shared_ledger import SharedLedger
+from skewscope.adapters.actions.view import NOTHING_KNOWN
 from skewscope.adapters.controller.action_failover import SharedActions, match_incident, merge_actions
 from skewscope.adapters.controller.action_service import ActionService, StoreAdapter
 from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
@@ -78,7 +79,7 @@ class Peer:
             found = [replace(one, id=f"{one.id}#{self.numbers}") for one in self.world.incidents()]
             snapshot = SimpleNamespace(time=self.world.t, incidents=found)
             coordinator.steps.measure = self.world.measure
-            self.service.step(SimpleNamespace(snapshot=snapshot, unknown=frozenset()))
+            self.service.step(SimpleNamespace(snapshot=snapshot, judgement=NOTHING_KNOWN))
             await asyncio.gather(*coordinator._tasks, *filter(None, [self.service.failover._task]))
 
     @property

@@ -27,7 +27,7 @@ def ask(handler, query="", **path):
     target = MemoryTarget(members={f"r{n}": f"w{n}" for n in range(4)})
     coordinator = Coordinator(ActionSettings(), Planner(TOPOLOGY, catalogue(), {"front": target}), NoStore())
     coordinator.resume(STORED[:2], 1_000_000.0)
-    coordinator.view.update(1_000_000.0, [INCIDENT], frozenset())
+    coordinator.view.update(1_000_000.0, [INCIDENT])
     snapshot = SimpleNamespace(incidents=[INCIDENT])
     context = SimpleNamespace(
         controller=SimpleNamespace(
@@ -85,7 +85,7 @@ def request_change(handler, body, action=STORED[0], *, is_leader=True):
     coordinator = Coordinator(ActionSettings("propose"), Planner(TOPOLOGY, catalogue(), {"front": target}), store)
     coordinator.resume([action], T0 + 40)
     incident = replace(INCIDENT, id=action.reason.incident, state="firing")
-    coordinator.view.update(T0 + 40, [incident], frozenset())
+    coordinator.view.update(T0 + 40, [incident])
     controller = SimpleNamespace(actions=SimpleNamespace(coordinator=coordinator), is_leader=is_leader)
 
     async def receive():

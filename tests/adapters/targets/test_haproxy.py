@@ -79,6 +79,20 @@ def test_a_drained_server_gets_no_requests_until_it_is_back(tmp_path):
 
 
 @needs_haproxy
+def test_each_start_is_a_run_of_its_own(tmp_path):
+    async def run() -> list[str]:
+        runs = []
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            async with running_haproxy(tmp_path / name) as (target, _url, _workers):
+                runs += [(await target.read_state()).run for _ in range(2)]
+        return runs
+
+    first, again, second, later = asyncio.run(run())
+    assert first == again != second == later
+
+
+@needs_haproxy
 def test_a_lower_weight_moves_its_share_of_requests(tmp_path):
     async def run() -> None:
         async with running_haproxy(tmp_path) as (target, url, _workers):

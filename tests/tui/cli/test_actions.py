@@ -154,7 +154,7 @@ def test_a_plan_shows_the_very_calls_and_what_is_in_the_way():
     assert done.exit_code == 0
     for text in (
         "dry run: nothing is changed",
-        "Nothing is proposed: the mode is observe.",
+        "Nothing is planned: the mode is observe.",
         "1. drain w2 at front",
         "set server be/w2 state drain",
         "outside the windows",

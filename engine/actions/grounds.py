@@ -1,0 +1,112 @@
+"""Whether an incident suffices for a change that no person has approved. Pure.
+
+An act needs more than a sure diagnosis: time in which the controller and the member have settled, a comparison that
+means something (with the member's own healthy past, or with peers of the same hardware), and counter-evidence that is
+known where it would decide. What is missing is named; until it is there, the change is a proposal.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from skewscope.engine.actions.planning import find_nodes, find_replicas
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import Topology
+from skewscope.rules.functions import FUNCTIONS
+
+CALL = re.compile(r"(\w+)\(")
+YES, UNKNOWN = "yes", "unknown"
+"""Verdicts of evidence."""
+COUNTS = ("peers", "heard")
+"""Functions that count peers and compare nothing."""
+PAST_FUNCTIONS = {"change"} | {name for name, each in FUNCTIONS.items() if each.form == "baseline"}
+PEER_FUNCTIONS = {name for name, each in FUNCTIONS.items() if each.form == "peers"}.difference(COUNTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Preconditions:
+    """What is known of an incident beside its evidence."""
+
+    running_for: float = math.inf
+    """Seconds for which the controller has judged."""
+    member_age: float = math.inf
+    """Seconds for which its place has reported without a new start."""
+    undecided: tuple[str, ...] = ()
+    """Names of its counter-evidence that is unknown at present, and would end it if it held."""
+    had_past: bool = False
+    """Whether its place was seen to be well before, by evidence of an earlier moment or of an earlier run."""
+    same_hardware: bool | None = None
+    """Whether its peers have the same hardware; None where the topology does not say."""
+
+
+def list_missing_grounds(incident: Incident, known: Preconditions, grace: float) -> tuple[str, ...]:
+    """Returns what is missing for an act on an incident, one sentence each; empty where nothing is.
+
+    Args:
+        incident: a diagnosis.
+        known: what is known beside it.
+        grace: seconds that the controller and the member have to run before an act.
+    """
+    return tuple(_missing_grounds(incident, known, grace))
+
+
+def _missing_grounds(incident: Incident, known: Preconditions, grace: float) -> Iterator[str]:
+    if known.running_for < grace:
+        yield f"the controller has judged for {known.running_for:.0f} s, {grace:.0f} s are needed"
+    if known.member_age < grace:
+        yield f"{incident.name} has reported since its start for {known.member_age:.0f} s, {grace:.0f} s are needed"
+    if rests_on_peers(incident) and not known.had_past and known.same_hardware is not True:
+        peers = "have other hardware" if known.same_hardware is False else "may have other hardware"
+        yield f"{incident.name} was never seen to be well, and its peers {peers}"
+    if known.undecided:
+        yield f"it is not known whether {' and '.join(one.replace('_', ' ') for one in known.undecided)}"
+
+
+def shows_past(incident: Incident) -> bool:
+    """Returns whether evidence shows that the place of an incident was otherwise before."""
+    return any(each.verdict == YES and _calls(each.expr, PAST_FUNCTIONS) for each in incident.evidence)
+
+
+def rests_on_peers(incident: Incident) -> bool:
+    """Returns whether evidence compares the place of an incident with its peers, and none with its own past."""
+    compared = any(each.verdict == YES and _calls(each.expr, PEER_FUNCTIONS) for each in incident.evidence)
+    return compared and not shows_past(incident)
+
+
+def _calls(expr: str, names: Iterable[str]) -> bool:
+    return not set(CALL.findall(expr)).isdisjoint(names)
+
+
+def find_decisive_unknowns(
+    names: Sequence[str], weights: Sequence[float], against: Sequence[bool], truth: Sequence[int], fire: float
+) -> tuple[str, ...]:
+    """Returns the counter-evidence that is unknown and with which a rule would not fire.
+
+    Args:
+        names: of the items of the rule.
+        weights: their weights.
+        against: whether each is counter-evidence.
+        truth: the verdict of each, 1 for yes, 0 for unknown, -1 for no.
+        fire: the score from which the rule fires.
+    """
+    items = list(zip(names, weights, against, truth, strict=True))
+    score = sum(-weight if other else weight for _name, weight, other, holds in items if holds > 0)
+    return tuple(name for name, weight, other, holds in items if other and not holds and score - weight < fire)
+
+
+def has_same_hardware(name: str, topology: Topology) -> bool | None:
+    """Returns whether an entity and its peers have the same hardware; None where the topology does not say of all.
+
+    Peers are the replicas of its pool, or else the members of its groups.
+    """
+    replicas = find_replicas(name, topology)
+    pools = [pool.replicas for pool in topology.pools if replicas.intersection(pool.replicas)]
+    nodes = find_nodes(name, topology)
+    groups = [group.name for node in nodes for group in topology.groups_on.get(node, ())]
+    peers = [each for replicas in pools for each in replicas] or groups
+    beside = nodes.union(*(find_nodes(each, topology) for each in peers))
+    kinds = {topology.node[node].hardware for node in beside}
+    if not kinds or "" in kinds or len(beside) == len(nodes):
+        return None
+    return len(kinds) == 1
