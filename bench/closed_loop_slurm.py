@@ -179,7 +179,7 @@ def write_config(rig: Rig, fault: Fault, pages: int, port: int) -> None:
         "actions": {
             "mode": rig.mode,
             "confidence": 0.7,
-            "timing": {"probe_every": fault.probe_every, "apply_within": 120},
+            "timing": {"probe_every": fault.probe_every, "apply_within": 120, "grace": 10},
         },
     }
     for name, content in (("topology", topology), ("skewscope", config)):

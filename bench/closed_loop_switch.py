@@ -168,7 +168,7 @@ def write_configs(folder: Path, lab: SwitchLab, run: SwitchRun, page: int, port:
         "burst": LIMIT // 10,
         "mark": True,
     }
-    timing = {"hold": run.times.hold, "traffic_within": run.times.traffic_within}
+    timing = {"hold": run.times.hold, "traffic_within": run.times.traffic_within, "grace": 5.0}
     controller = {
         "version": 1,
         "topology": "topology.yaml",
