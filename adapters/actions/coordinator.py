@@ -225,6 +225,8 @@ class Coordinator:
     def list_obstacles(self, incident: Incident) -> tuple[str, ...]:
         """Returns why nothing is planned for an incident now, one sentence each; empty if something will be."""
         found = (*self.settings.find_obstacles(incident), *self._find_refusals(incident))
+        if freeze := self.book.find_freeze(self.view.t):
+            found = (freeze.describe(), *found)
         if found:
             return found
         if self.settings.is_observing:
