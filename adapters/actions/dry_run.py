@@ -5,7 +5,7 @@ observes can show what it would propose.
 """
 
 import asyncio
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from skewscope.adapters.actions.carry_out import find_member
@@ -19,7 +19,14 @@ from skewscope.adapters.targets.common.calls import describe_calls
 from skewscope.engine.actions.action import PROPOSED, Action, ActionPlan
 from skewscope.engine.actions.change import ABSENT, Change
 from skewscope.engine.actions.limits import find_blocks
-from skewscope.engine.actions.planning import Option, TargetOffer, build_reason, describe_plan, list_options
+from skewscope.engine.actions.planning import (
+    Option,
+    TargetOffer,
+    build_reason,
+    describe_plan,
+    list_options,
+    widen_scope,
+)
 from skewscope.engine.model.incident import Incident
 
 DRY_RUN_ID = "dry-run"
@@ -77,6 +84,7 @@ async def _plan(
         state = await readings.read(target)
         before = find_member(target, option.member, state)
         standing = target.find_standing(change, before, state)
+        option = replace(option, scope=widen_scope(option.scope, change, target.members, state))
         calls = describe_calls(target.render_change(change, state))
         plan = add_undo(describe_plan(option, incident, mitigation, calls), target, change, before, state)
     except TargetError as error:

@@ -9,7 +9,14 @@ from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.adapters.targets.common.calls import Call, FileCall, describe_calls
 from skewscope.engine.actions.action import PROPOSED, Action, ActionPlan, name_action
 from skewscope.engine.actions.change import ABSENT, Change, MemberState, TargetState
-from skewscope.engine.actions.planning import Option, TargetOffer, build_reason, describe_plan, list_options
+from skewscope.engine.actions.planning import (
+    Option,
+    TargetOffer,
+    build_reason,
+    describe_plan,
+    list_options,
+    widen_scope,
+)
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
@@ -79,6 +86,7 @@ class Planner:
             return None, mode
         mitigation = self.catalogue.mitigations[option.mitigation]
         try:
+            option = replace(option, scope=widen_scope(option.scope, change, target.members, state))
             calls = describe_calls(target.render_change(change, state))
             plan = add_undo(describe_plan(option, incident, mitigation, calls), target, change, before, state)
         except TargetError as error:

@@ -37,6 +37,8 @@ from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, OURS
 from skewscope.engine.actions.grounds import list_missing_grounds
 from skewscope.engine.actions.lifecycle import Observation
 from skewscope.engine.actions.limits import DAY, list_blocks
+from skewscope.engine.actions.obstacles import NOT_JUDGED
+from skewscope.engine.actions.planning import widen_scope
 from skewscope.engine.model.incident import Incident
 
 POLICY = "policy"
@@ -154,6 +156,7 @@ class ActionSteps:
         """Returns why an incident does not suffice for a change that no person has approved; '' for none."""
         known = self.view.preconditions_of(incident, self.planner.topology)
         missing = list_missing_grounds(incident, known, self.settings.timing.grace)
+        missing = missing if self.view.is_judged(incident.id) else (NOT_JUDGED, *missing)
         return "; ".join(filter(None, (*missing, witnesses.find_doubt(incident))))
 
     # --- begin
@@ -169,7 +172,8 @@ class ActionSteps:
             why = "the member is out of use already" if is_out else "it is made already, or changed by somebody else"
             await self._settle(action, action.move(self.view.t, EXPIRED, why, ending=why), f"action expired: {why}")
             return
-        around = await read_surroundings(self.planner, self.view, action, state, self.book.actions.values())
+        wide = replace(action, scope=widen_scope(action.scope, action.change, target.members, state))
+        around = await read_surroundings(self.planner, self.view, wide, state, self.book.actions.values())
         async with self.starting:
             t = self.view.t
             if self.lapse(action) is not action:
@@ -182,13 +186,13 @@ class ActionSteps:
                 waits = replace(waits, waiting=doubt)
                 await self._settle(action, waits, "action proposed again: it waits for a person")
                 return
-            blocks = list_blocks(action, self.book.actions.values(), self.settings.limits, around, t)
+            blocks = list_blocks(wide, self.book.actions.values(), self.settings.limits, around, t)
             if blocks:
                 await self._wait(action, "; ".join(block.text for block in blocks), [block.reason for block in blocks])
                 return
             change = replace(action.change, expires=t + self.settings.timing.time_to_live)
             plan = add_undo(action.plan, target, change, before, state)
-            intent = action.move(t, APPLYING, "begun", before=before, started_at=t, change=change, plan=plan)
+            intent = wide.move(t, APPLYING, "begun", before=before, started_at=t, change=change, plan=plan)
             intent = replace(intent, run=state.run)
             note = AuditNote(t, action.approved_by, f"action begun: {action.title}")
             if not await self.book.settle(action, intent, note):

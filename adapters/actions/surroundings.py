@@ -8,7 +8,7 @@ from skewscope.adapters.targets.common.base import Target
 from skewscope.engine.actions.action import Action
 from skewscope.engine.actions.change import TargetState
 from skewscope.engine.actions.limits import Surroundings, is_lasting, list_lost_replicas
-from skewscope.engine.actions.planning import find_replicas
+from skewscope.engine.actions.planning import find_dependent_replicas
 
 ReadTarget = Callable[[Target], Awaitable[TargetState]]
 """Returns the state of a target; raises TargetError."""
@@ -89,4 +89,4 @@ def list_ill_replicas(planner: Planner, view: IncidentView) -> frozenset[str]:
         for one in view.incidents.values()
         if one.state == "firing" and not one.is_symptom and one.explained_by is None
     )
-    return frozenset().union(*(find_replicas(name, planner.topology) for name in roots))
+    return frozenset().union(*(find_dependent_replicas(name, planner.topology) for name in roots))

@@ -44,6 +44,7 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
     head |= {"rack": node.rack} if node.rack else {}
     head |= {"fleet": node.fleet} if node.fleet != FLEET else {}
     head |= {"hardware": node.hardware} if node.hardware else {}
+    head |= {"needed_by": list(node.needed_by)} if node.needed_by else {}
     return head | {"gpus": _gpus_to_list(node) or node.gpus, "dpu": {"sees": list(node.sees)}, "ports": ports}
 
 

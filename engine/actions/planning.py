@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from skewscope.engine.actions.action import FAILED, NOT_HELPED, Action, ActionPlan, ActionScope, Reason
-from skewscope.engine.actions.change import CHANGE_KINDS, DEWEIGHT, DRAIN, REQUEUE, ChangeSupport
+from skewscope.engine.actions.change import CHANGE_KINDS, DEWEIGHT, DRAIN, REQUEUE, Change, ChangeSupport, TargetState
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue, Mitigation
@@ -120,7 +120,29 @@ def _scopes(incident: Incident, of: str, topology: Topology) -> Iterator[ActionS
 
 
 def _groups_on(nodes: frozenset[str], topology: Topology) -> tuple[str, ...]:
-    return tuple(group.name for group in topology.groups if nodes & find_nodes(group.name, topology))
+    needing = {name for node in nodes for name in topology.groups_needing.get(node, ())}
+    return tuple(group.name for group in topology.groups if group.name in needing)
+
+
+def widen_scope(scope: ActionScope, change: Change, members: Mapping[str, str], state: TargetState) -> ActionScope:
+    """Returns a scope with all that a requeue breaks off: its jobs run on other nodes too.
+
+    Args:
+        scope: of the change.
+        change: any change; only a requeue touches more than its member.
+        members: the target's names of its members, by entity.
+        state: of the target; the detail `jobs` of a member names the jobs on it.
+    """
+    if change.kind != REQUEUE:
+        return scope
+    mine = _jobs_on(state, change.member)
+    beside = [entity for entity, member in members.items() if mine & _jobs_on(state, member)]
+    return replace(scope, nodes=(*scope.nodes, *sorted(set(beside).difference(scope.nodes))))
+
+
+def _jobs_on(state: TargetState, member: str) -> set[str]:
+    found = state.member(member)
+    return set(found.detail("jobs").split(",")) - {""} if found is not None else set()
 
 
 def find_nodes(name: str, topology: Topology) -> frozenset[str]:
@@ -143,6 +165,17 @@ def find_replicas(name: str, topology: Topology) -> frozenset[str]:
     on = [group for node in find_nodes(name, topology) for group in topology.groups_on.get(node, ())]
     members = frozenset(group.name for group in on if name in group.members)
     return (members or frozenset(group.name for group in on)) & replicas
+
+
+def find_dependent_replicas(name: str, topology: Topology) -> frozenset[str]:
+    """Returns the replicas that suffer from a fault of an entity: those that it is part of, and those that need it.
+
+    What a node carries besides, such as a front end, needs the node and its ports, not its GPUs.
+    """
+    replicas = {replica for pool in topology.pools for replica in pool.replicas}
+    nodes = find_nodes(name, topology) if name in topology.node or name in topology.port else frozenset()
+    needing = {each for node in nodes for each in topology.groups_needing.get(node, ())}
+    return find_replicas(name, topology) | (needing & replicas)
 
 
 def _pass_over_mild(
@@ -195,6 +228,8 @@ def describe_plan(option: Option, incident: Incident, mitigation: Mitigation, ca
         touched.append(f"one of the replicas of {scope.pool}")
     if scope.groups and scope.kind != "replica":
         touched.append(f"groups {', '.join(scope.groups[:5])}" + (" and more" if len(scope.groups) > 5 else ""))
+    if scope.kind == "node" and len(scope.nodes) > 1:
+        touched.append(f"jobs that run on {len(scope.nodes)} nodes")
     notes = option.notes if option.reversible else (*option.notes, "this has no undo")
     told = "A person says that it was run" if option.by_hand else "The target reports the new state"
     return ActionPlan(

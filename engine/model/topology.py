@@ -53,6 +53,8 @@ class Node:
     """UUIDs and PCI addresses of GPUs in canonical form, each with the index of its GPU."""
     hardware: str = ""
     """What it is made of, such as `8xH100`: nodes with the same text are as fast; '' for unknown."""
+    needed_by: tuple[str, ...] = ()
+    """Groups and pools that need it without having a member on it: it is their router or their file server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,16 @@ class Topology:
             for node in {group.front_end, *(self.node_of[member] for member in group.members)} - {""}:
                 found.setdefault(node, []).append(group)
         return {node: tuple(groups) for node, groups in found.items()}
+
+    @cached_property
+    def groups_needing(self) -> Mapping[str, tuple[str, ...]]:
+        """Names of the groups that stand still without each node: those it concerns, and those it is needed by."""
+        pools = {pool.name: pool.replicas for pool in self.pools}
+        found = {name: [group.name for group in groups] for name, groups in self.groups_concerning.items()}
+        for node in self.nodes:
+            for name in node.needed_by:
+                found.setdefault(node.name, []).extend(pools.get(name, (name,)))
+        return {node: tuple(dict.fromkeys(names)) for node, names in found.items()}
 
 
 def canonical_gpu_id(text: str) -> str:

@@ -39,6 +39,7 @@ def parse_topology(document: Document) -> tuple[Topology, tuple[Problem, ...]]:
     _check_peers(fields, read)
     _check_groups(fields, read)
     _check_pools(fields, read)
+    _check_needs(fields, read)
     problems = tuple(sorted(set(fields.problems)))
     return (Topology() if problems else read), problems
 
@@ -65,7 +66,8 @@ def parse_speed(text: str) -> float | None:
 
 
 def _node(fields: FieldReader, path: FieldPath) -> Node:
-    fields.check_keys(path, ("name",), ("aliases", "rack", "fleet", "hardware", "gpus", "dpu", "ports", "note"))
+    more = ("aliases", "rack", "fleet", "hardware", "needed_by", "gpus", "dpu", "ports", "note")
+    fields.check_keys(path, ("name",), more)
     name = fields.text((*path, "name"), without=NODE_WITHOUT)
     return Node(
         name,
@@ -77,6 +79,7 @@ def _node(fields: FieldReader, path: FieldPath) -> Node:
         aliases=fields.texts((*path, "aliases")),
         gpu_ids=tuple(_gpu_ids(fields, (*path, "gpus"))),
         hardware=fields.text((*path, "hardware")),
+        needed_by=fields.texts((*path, "needed_by")),
     )
 
 
@@ -261,6 +264,16 @@ def _check_member(fields: FieldReader, read: Topology, member: str, path: FieldP
 def _unknown_node(fields: FieldReader, read: Topology, name: str, path: FieldPath) -> None:
     hint = fields.suggest_name(name, read.node) or "Add it to nodes, or take it out here."
     fields.add_problem(path, f"an unknown node {name!r}", f"a node of this file ({join_names([*read.node])})", hint)
+
+
+def _check_needs(fields: FieldReader, read: Topology) -> None:
+    known = {*read.group, *(pool.name for pool in read.pools)}
+    for i, node in enumerate(read.nodes):
+        for j, name in enumerate(node.needed_by):
+            if name not in known:
+                hint = fields.suggest_name(name, known)
+                expected = "a group or a pool of this file"
+                fields.add_problem(("nodes", i, "needed_by", j), f"an unknown name {name!r}", expected, hint)
 
 
 def _check_pools(fields: FieldReader, read: Topology) -> None:

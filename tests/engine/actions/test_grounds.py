@@ -7,9 +7,9 @@ import pytest
 
 from skewscope.engine.actions.grounds import (
     Preconditions,
+    find_decisive_unknowns,
     has_same_hardware,
     list_missing_grounds,
-    find_decisive_unknowns,
 )
 from skewscope.engine.actions.obstacles import NOT_JUDGED, list_past_obstacles
 from skewscope.engine.model.incident import IncidentEvidence
