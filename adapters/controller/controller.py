@@ -23,8 +23,8 @@ from skewscope.adapters.controller.agent_receiver import SOURCE_NAME, AgentRecei
 from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
 from skewscope.adapters.controller.election_participant import ControllerParticipant
 from skewscope.adapters.controller.engine_change import PreparedEngine, prepare_engine
-from skewscope.adapters.controller.judgement_observer import JudgementObserver
 from skewscope.adapters.controller.incident_restore import RestoredIncidents
+from skewscope.adapters.controller.judgement_observer import JudgementObserver
 from skewscope.adapters.controller.leader_election import RENEW_SHARE, LeaderElection
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.recorder import Recorder

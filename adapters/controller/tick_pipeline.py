@@ -16,8 +16,8 @@ from skewscope.adapters.actions.view import NOTHING_KNOWN, JudgementState
 from skewscope.adapters.controller import agent_registry
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
-from skewscope.adapters.controller.judgement_observer import JudgementObserver
 from skewscope.adapters.controller.incident_restore import RestoredIncidents
+from skewscope.adapters.controller.judgement_observer import JudgementObserver
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.recorder import Recorder
 from skewscope.adapters.controller.silences import Silence, end_silence, match_silences
