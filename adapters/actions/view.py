@@ -61,6 +61,7 @@ class IncidentView:
         """Moves all times by what the clock was set."""
         self.t += seconds
         self._quiet_since = {id_: since + seconds for id_, since in self._quiet_since.items()}
+        self._held_since = {id_: since + seconds for id_, since in self._held_since.items()}
 
     def is_firing(self, id_: str) -> bool | None:
         """Returns whether an incident fires; None where it does but cannot be judged at present."""
