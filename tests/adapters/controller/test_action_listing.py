@@ -26,7 +26,7 @@ def ask(handler, query="", **path):
     """Status and JSON of the answer of a handler."""
     target = MemoryTarget(members={f"r{n}": f"w{n}" for n in range(4)})
     coordinator = Coordinator(ActionSettings(), Planner(TOPOLOGY, catalogue(), {"front": target}), NoStore())
-    coordinator.resume(STORED[:2], 1_000_000.0)
+    coordinator.resume(STORED[:2], T0 + 1000.0)
     coordinator.view.update(1_000_000.0, [INCIDENT])
     snapshot = SimpleNamespace(incidents=[INCIDENT])
     context = SimpleNamespace(
