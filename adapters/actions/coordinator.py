@@ -206,13 +206,14 @@ class Coordinator:
         return run
 
     def _plannable(self, t: float) -> list[Incident]:
-        """Returns the incidents for which nothing is planned yet, the surest first."""
+        """Returns the incidents for which nothing is planned yet, the surest and worst first."""
         found = [
             one
             for one in self.view.incidents.values()
             if self._replan_at.get(one.id, t) <= t and self.settings.admits(one) and not self._find_refusals(one)
         ]
-        return sorted(found, key=lambda one: (-one.confidence, one.opened_at, one.id))
+        # Of two that are about as sure the worse one comes first: limits may leave room for one only.
+        return sorted(found, key=lambda one: (-round(one.confidence, 1), -abs(one.impact.change or 0.0), one.id))
 
     def _find_refusals(self, incident: Incident) -> tuple[str, ...]:
         """Returns why nothing is planned for an incident that the settings admit, one sentence each."""

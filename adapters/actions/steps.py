@@ -35,8 +35,9 @@ from skewscope.engine.actions.action import (
 )
 from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, OURS
 from skewscope.engine.actions.grounds import list_missing_grounds
+from skewscope.engine.actions.hold_out import find_level
 from skewscope.engine.actions.lifecycle import Observation
-from skewscope.engine.actions.limits import DAY, list_blocks
+from skewscope.engine.actions.limits import list_blocks
 from skewscope.engine.actions.obstacles import NOT_JUDGED
 from skewscope.engine.actions.planning import widen_scope
 from skewscope.engine.model.incident import Incident
@@ -358,7 +359,7 @@ class ActionSteps:
             probe_good,
             counts_work=bool(self.starts.get(action.id)),
             has_probe=probe_good is not None,
-            flaps=self._count_flaps(action),
+            flaps=find_level(action, self.book.actions.values()),
             trouble=trouble,
             run=state.run,
         )
@@ -386,18 +387,6 @@ class ActionSteps:
             self.starts[action.id] = now
             return None
         return check_traffic(action.change, self.starts[action.id], now)
-
-    def _count_flaps(self, action: Action) -> int:
-        """Returns how many earlier changes of the member for the same condition were undone since it seemed well."""
-        return sum(
-            other.id != action.id
-            and other.scope.entity == action.scope.entity
-            and other.reason.condition == action.reason.condition
-            and other.verified_at is not None
-            and other.ended_at is not None
-            and action.created - DAY < other.ended_at <= action.created
-            for other in self.book.actions.values()
-        )
 
     # --- storage
 

@@ -46,11 +46,13 @@ async def read_surroundings(
         concerned = target.name in changed or not target.members.keys().isdisjoint(names)
         if target.name not in states and concerned:
             states[target.name] = await _try(read, target)
+    ill = list_ill_replicas(planner, view)
     found = {name: _find_serving(name, planner, states) for name in names}
     return Surroundings(
         planner.topology,
         {name: serving for name, (known, serving) in found.items() if known},
-        list_ill_replicas(planner, view),
+        frozenset(ill),
+        ill,
         tuple(name for name, each in states.items() if each is None),
         frozenset(
             (name, one.member) for name, each in states.items() if each for one in each.members.values() if one.serving
@@ -82,11 +84,11 @@ def _find_serving(replica: str, planner: Planner, states: dict[str, TargetState 
     return bool(told), True if True in told else None
 
 
-def list_ill_replicas(planner: Planner, view: IncidentView) -> frozenset[str]:
-    """Returns the replicas with a firing diagnosis of their own, or of their nodes, ports or ranks."""
-    roots = (
-        one.name
-        for one in view.incidents.values()
-        if one.state == "firing" and not one.is_symptom and one.explained_by is None
-    )
-    return frozenset().union(*(find_dependent_replicas(name, planner.topology) for name in roots))
+def list_ill_replicas(planner: Planner, view: IncidentView) -> dict[str, float]:
+    """Returns the replicas with a firing diagnosis of their own or of what they need, and the share lost."""
+    found: dict[str, float] = {}
+    for one in view.incidents.values():
+        if one.state == "firing" and not one.is_symptom and one.explained_by is None:
+            for name in find_dependent_replicas(one.name, planner.topology):
+                found[name] = max(found.get(name, 0.0), abs(one.impact.change or 0.0))
+    return found

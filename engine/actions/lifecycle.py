@@ -33,7 +33,8 @@ STUCK_TRIES = 5
 """Failed tries to undo after which a person is told."""
 MAX_WAIT = 60.0
 """Seconds between two tries at most."""
-FORGOTTEN = "the target started anew and forgot it"
+FORGOTTEN, TIME_OVER = "the target started anew and forgot it", "its time is over"
+"""Why a change ends."""
 END_SLACK = 10.0
 """Seconds by which a change may end by itself before its time is over: the clock of its target may be ahead."""
 PROBES = 3
@@ -84,7 +85,7 @@ class Observation:
     has_probe: bool = False
     """Whether the target can probe members."""
     flaps: int = 0
-    """Earlier changes of this member that were undone because its fault seemed to be over."""
+    """How often its fault came back after all seemed well, as `hold_out.find_level` counts."""
     trouble: str = ""
     """What could not be read; '' for nothing."""
     run: str = ""
@@ -194,7 +195,7 @@ def _end_from_outside(action: Action, seen: Observation, timing: Timing) -> Acti
     if action.state == APPLIED and not action.seen_in_state:
         return None
     if is_over(action, seen, timing):
-        return begin_undo(action, "its time is over", seen.t)
+        return begin_undo(action, TIME_OVER, seen.t)
     if seen.standing == ABSENT:
         return action.move(seen.t, OVERRIDDEN, "somebody else undid it", ending="undone by somebody else")
     return None
@@ -224,7 +225,7 @@ def judge_trial(action: Action, seen: Observation, timing: Timing) -> Action:
 def judge_without_view(action: Action, timing: Timing, t: float) -> Action:
     """Returns a change in place that could not be observed or judged: its times are over all the same."""
     if is_over(action, Observation(t), timing):
-        return begin_undo(action, "its time is over", t)
+        return begin_undo(action, TIME_OVER, t)
     since = t - (action.applied_at or t)
     if action.state == APPLIED and since > timing.state_within + timing.traffic_within + timing.effect_within:
         return _end_unhelpful(action, f"it could not be judged in time: {action.waiting}", t)
@@ -299,9 +300,20 @@ def watch_in_place(action: Action, seen: Observation, timing: Timing) -> Action:
         if not good and action.good_probes:
             action = action.note(t, "a probe found it slow again")
         action = replace(action, good_probes=good, next_try=t + timing.probe_every)
-    factor = 2 ** min(seen.flaps, 6)
+    factor = 2**seen.flaps
     if action.good_probes >= PROBES * factor:
         return begin_undo(action, f"{action.good_probes} probes found it as quick as its peers", t)
     if not seen.has_probe and seen.firing is False and seen.quiet_for >= timing.hold * factor:
         return begin_undo(action, f"the fault is gone for {seen.quiet_for:.0f} s", t)
-    return action
+    return replace(action, waiting=_describe_hold(action, seen, timing, factor))
+
+
+def _describe_hold(action: Action, seen: Observation, timing: Timing, factor: int) -> str:
+    """Returns why a member is held out whose fault came back; '' where it did not."""
+    if factor == 1:
+        return ""
+    needed = f"{timing.hold * factor:.0f} s without it are needed, {seen.quiet_for:.0f} s so far"
+    if seen.has_probe or action.good_probes:
+        needed = f"{PROBES * factor} good probes in a row are needed, {action.good_probes} so far"
+    times = "once" if seen.flaps == 1 else f"{seen.flaps} times"
+    return f"held out, since its fault came back {times}: {needed}"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from skewscope.engine.actions.action import DONE, NOT_HELPED, Action
 from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT, REQUEUE
+from skewscope.engine.actions.hold_out import is_return
 from skewscope.engine.model.topology import Topology
 
 HOUR, DAY = 3600.0, 86400.0
@@ -97,6 +98,8 @@ class Surroundings:
     """Whether replicas are given work, as all targets report it now; without those that no target knows of."""
     ill: frozenset[str] = frozenset()
     """Replicas with an incident of their own: they are not healthy, even if they are given work."""
+    losses: Mapping[str, float] = field(default_factory=dict)
+    """Of those that are ill: the share of its work that each loses, where it is known."""
     silent: tuple[str, ...] = ()
     """Targets that gave no answer, so that `serving` is None for their replicas."""
     members_in_use: frozenset[tuple[str, str]] = frozenset()
@@ -197,7 +200,12 @@ def _member_blocks(action: Action, known: list[Action], limits: ActionLimits, t:
 
 
 def _cool_down(action: Action, other: Action, limits: ActionLimits) -> float:
-    """Returns the cool-down after another action; the next stronger step for the same incident need not wait."""
+    """Returns the cool-down after another action; the next stronger step for the same incident need not wait.
+
+    Nor does a fault that came back after all seemed well: its member is held out for longer instead.
+    """
+    if is_return(action, other):
+        return 0.0
     stronger = other.reason.incident == action.reason.incident and other.change.kind != action.change.kind
     return 0.0 if stronger and other.outcome == NOT_HELPED else limits.cool_down
 
@@ -270,6 +278,13 @@ def _pool_blocks(action: Action, holding: list[Action], limits: ActionLimits, ar
         used = {one for one in replicas if one not in out and around.serving.get(one, True) is True}
         left, least = len(used - around.ill), limits.minimum_of(name, len(replicas))
         if left < least:
-            ill = f"; ill: {', '.join(sorted(used & around.ill)[:5])}" if used & around.ill else ""
+            ill = _describe_ill(used & around.ill, around.losses)
             silent = f"; no answer from {', '.join(around.silent[:5])}" if around.silent else ""
             yield f"{left} replicas of {name} would be left in use, {least} have to be{ill}{silent}"
+
+
+def _describe_ill(ill: Collection[str], losses: Mapping[str, float]) -> str:
+    """Returns who is ill, the worst first, as the end of a sentence."""
+    worst = sorted(ill, key=lambda name: (-losses.get(name, 0.0), name))
+    lost = {name: f" (-{100 * losses[name]:.0f} %)" for name in worst if losses.get(name)}
+    return f"; ill: {', '.join(name + lost.get(name, '') for name in worst[:5])}" if worst else ""

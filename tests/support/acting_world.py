@@ -284,7 +284,10 @@ class ActingWorld:
         self.share_work()
         incidents = self.incidents()
         blind = frozenset(one.id for one in incidents if one.state == "firing" and one.name in self.router.drained)
-        self.coordinator.step(self.t, incidents, replace(self.judgement, unknown=blind, quiet=blind | self.quiet))
+        over = frozenset(build_incident(fault, self.t).id for fault in self.faults if self.t >= fault.end)
+        self.coordinator.step(
+            self.t, incidents, replace(self.judgement, unknown=blind, quiet=blind | over | self.quiet)
+        )
         self.fewest_in_use = min(self.fewest_in_use, len(self.router.names) - len(self.router.drained))
         places = [one.scope.entity for one in self.coordinator.actions.values() if one.is_in_place]
         assert len(places) == len(set(places)), "two actions on one member"

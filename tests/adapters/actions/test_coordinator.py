@@ -261,3 +261,33 @@ def test_the_undo_of_a_plan_restores_the_state_in_which_it_began():
     asyncio.run(world.coordinator.approve(proposal.id, "ann", "looked at it"))
     world.run(5)
     assert only(world).plan.undo_calls == ("weight r2 90    (to router)",)
+
+
+def test_a_member_that_is_slow_and_well_in_turns_is_held_out():
+    """Twenty seconds slow, twenty well: it is out from its first return on, and used again when it stays well."""
+    faults = tuple(SimulatedFault("r2", T0 + 60 + 40 * n, T0 + 80 + 40 * n, 0.2) for n in range(20))
+    world = ActingWorld(faults=faults, settings=ACT)
+    slow_in_use = 0
+    for _ in range(860):
+        world.step()
+        slow_in_use += world.t > T0 + 120 and "r2" not in world.router.drained and world.speeds()["r2"] < 1.0
+    assert slow_in_use <= 10
+    world.run(200)
+    assert world.is_restored()
+    assert len([one for one in world.coordinator.actions.values() if one.started_at is not None]) <= 3
+
+
+def test_of_two_that_are_ill_at_once_the_worse_one_is_taken_out_and_the_other_waits():
+    both = (replace(ILL, replica="r1", speed=0.5), ILL)
+    limits = ActionLimits(minimum_healthy={"pool": 2})
+    world = run_world(*both, seconds=120, demand=1.5, settings=replace(ACT, limits=limits))
+    assert world.router.drained == set()
+    first = min(world.coordinator.actions.values(), key=lambda one: one.created)
+    assert first.scope.entity == "r2"
+    assert first.waiting == "1 replicas of pool would be left in use, 2 have to be; ill: r1 (-50 %)"
+    limits = ActionLimits(minimum_healthy={"pool": 1})
+    world = run_world(*both, seconds=120, demand=1.5, settings=replace(ACT, limits=limits))
+    assert world.router.drained == {"r2"}
+    assert any(
+        one.scope.entity == "r1" and "replicas of pool" in one.waiting for one in world.coordinator.actions.values()
+    )

@@ -85,7 +85,7 @@ def test_a_replica_with_a_diagnosis_of_its_own_is_ill():
     action, around = surroundings(SimulatedRouter(NAMES), faults=faults)
     assert around.ill == {"r1"}
     assert find_blocks(action, [], WIDE, around, T0) == (
-        "2 replicas of pool would be left in use, 3 have to be; ill: r1",
+        "2 replicas of pool would be left in use, 3 have to be; ill: r1 (-80 %)",
     )
 
 
