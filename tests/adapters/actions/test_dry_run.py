@@ -39,15 +39,9 @@ def dry_run(target=None, incident=INCIDENT, settings=None):
     coordinator = Coordinator(
         settings or ActionSettings(), Planner(TOPOLOGY, catalogue(), {target.name: target}), NoStore()
     )
-<<<<<<< HEAD
-    coordinator.view.update(1_000_000.0, [incident], frozenset())
-    found = asyncio.run(plan_changes(coordinator, incident, TargetReadings()))
-    return found, list_obstacles(incident, coordinator.settings, found), target
-=======
     coordinator.view.update(1_000_000.0, [incident])
-    found = asyncio.run(plan_changes(coordinator, incident))
+    found = asyncio.run(plan_changes(coordinator, incident, TargetReadings()))
     return found, list_obstacles(coordinator, incident, found), target
->>>>>>> c4b5f3b5 (Act on grounds only, and go on after a restart of target or controller)
 
 
 def test_a_controller_that_observes_shows_what_it_would_do():

@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.planner import Planner
+from skewscope.adapters.actions.readings import TargetReadings
 from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.controller import action_api, freeze_api
 from skewscope.adapters.controller.auth import Caller
@@ -35,6 +36,7 @@ def ask(handler, query="", **path):
             is_leader=True,
             last_result=SimpleNamespace(snapshot=snapshot),
         ),
+        readings=TargetReadings(),
         reader=SimpleNamespace(actions=lambda most: [action_to_json(one) for one in STORED][:most]),
     )
     scope = {"type": "http", "query_string": query.encode(), "path_params": path, "headers": []}
