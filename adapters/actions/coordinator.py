@@ -19,7 +19,7 @@ from skewscope.adapters.actions.action_book import (
 )
 from skewscope.adapters.actions.planner import ImpossibleChangeError, Planner
 from skewscope.adapters.actions.settings import ACT, OBSERVE, PROPOSE, ActionSettings
-from skewscope.adapters.actions.steps import POLICY, ActionSteps, Measure, describe_trouble
+from skewscope.adapters.actions.steps import POLICY, ActionSteps, Measure, describe_trouble, drop_numbers
 from skewscope.adapters.actions.view import NOTHING_KNOWN, IncidentView, JudgementState
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.engine.actions import by_hand, lifecycle
@@ -137,18 +137,21 @@ class Coordinator:
             lapsed = self.steps.lapse(one)
             if lapsed is not one:
                 yield one, lapsed, f"action expired: {lapsed.ending}"
-            elif self._is_doubt_gone(one):
+            elif (doubt := self._find_present_doubt(one)) == "":
                 yield one, _approve_by_policy(one, self.view.t), f"action approved: {one.title}; its doubt is gone"
+            elif doubt is not None and drop_numbers(doubt) != drop_numbers(one.waiting):
+                waits = replace(one, waiting=doubt).note(self.view.t, f"waits for a person: {doubt}")
+                yield one, waits, f"action waits: {doubt}"
             elif one.is_in_place and (loss := self.planner.find_loss(one)) and one.waiting != loss:
                 stuck = replace(one, stuck=True, waiting=loss).note(self.view.t, loss)
                 yield one, stuck, f"action is stuck: {loss}"
 
-    def _is_doubt_gone(self, action: Action) -> bool:
-        """Returns whether the policy may approve by now what it left to a person because of a doubt."""
+    def _find_present_doubt(self, action: Action) -> str | None:
+        """Returns why the policy still leaves an action to a person, '' where it need not; None where it never did."""
         incident = self.view.incidents.get(action.reason.incident)
-        if incident is None or action.state != PROPOSED or not action.waiting:
-            return False
-        return self.steps.mode_of(action) == ACT and not self.steps.find_doubt(incident)
+        if incident is None or action.state != PROPOSED or not action.waiting or self.steps.mode_of(action) != ACT:
+            return None
+        return self.steps.find_doubt(incident)
 
     def _list_unsaved(self) -> Iterator[tuple[Action, Action, str]]:
         """Yields the actions that went on while the store could not be written."""

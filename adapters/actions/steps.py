@@ -59,6 +59,11 @@ def describe_trouble(error: Exception) -> str:
     return str(error) if isinstance(error, TargetError) else f"unexpected {type(error).__name__}: {str(error)[:200]}"
 
 
+def drop_numbers(reason: str) -> str:
+    """Returns a reason without its numbers: seconds and counts differ from tick to tick."""
+    return re.sub(r"\d+", "", reason)
+
+
 @dataclass
 class ActionSteps:
     """Lets actions go on."""
@@ -204,7 +209,7 @@ class ActionSteps:
         """Notes what an action waits for; only a new reason is stored and counted."""
         waiting = replace(action, waiting=why, next_try=self.view.t + 1.0)
         # Reasons differ in their seconds and counts from tick to tick.
-        if re.sub(r"\d+", "", why) != re.sub(r"\d+", "", action.waiting):
+        if drop_numbers(why) != drop_numbers(action.waiting):
             self.book.counts.blocks.update(reasons)
             await self._settle(action, waiting.note(self.view.t, f"waits: {why}"), f"action waits: {why}")
         else:

@@ -14,6 +14,8 @@ from skewscope.tui.cli.options import CommandT, json_option, load_catalogue, par
 from skewscope.tui.cli.terminal import EXIT_OK, EXIT_PROBLEMS, output_width, print_json, print_lines
 from skewscope.tui.render.text import Line, line
 
+MAX_IDLE = 20
+"""Incidents without a plan that are listed."""
 ACTIONS_PATH, TARGETS_PATH, INCIDENTS_PATH = "/api/v1/actions", "/api/v1/targets", "/api/v1/incidents"
 DEFAULT_LISTED = 50
 
@@ -51,6 +53,7 @@ def list_(controller: ControllerAddress, live: bool, incident: str | None, limit
     shown = [action_line(one, names) for one in found]
     print_lines(_freeze_lines(answer), wrapped=True)
     print_lines([line(f"mode {mode}", "dim"), *(shown or [line(f"No actions{'' if live else ' yet'}.")])])
+    print_lines(_idle_lines(answer), wrapped=True)
 
 
 @act.command("show")
@@ -173,6 +176,13 @@ def _freeze_lines(answer: Any) -> list[Line]:
     """Returns the freeze of an answer as a line; nothing where there is none."""
     found = answer.get("freeze")
     return [line(f"Actions are {found['text']}.", "warn")] if isinstance(found, dict) and "text" in found else []
+
+
+def _idle_lines(answer: Any) -> list[Line]:
+    """Returns why nothing is planned for diagnoses that fire, a line for each incident."""
+    found = answer.get("nothing_planned")
+    idle = list(found.items())[:MAX_IDLE] if isinstance(found, dict) else []
+    return [line(f"Nothing is planned for {id_}: {'; '.join(map(str, why))}.", "dim") for id_, why in idle]
 
 
 @act.command("plan")

@@ -127,6 +127,17 @@ def test_a_grace_after_the_start_makes_a_proposal_that_the_policy_approves_later
     assert world.router.drained == {"r2"}
 
 
+def test_a_proposal_says_what_is_missing_now():
+    world = ActingWorld(faults=(ILL,))
+    id_ = f"i-r2-{ILL.start:.0f}"
+    world.judgement = JudgementState(running_for=20.0, undecided={id_: ("engine_preempts",)})
+    world.run(80)
+    world.judgement = JudgementState(running_for=90.0, undecided={id_: ("engine_preempts",)})
+    world.run(2)
+    (action,) = world.coordinator.actions.values()
+    assert (action.state, action.waiting) == (PROPOSED, "it is not known whether engine preempts")
+
+
 def test_unknown_counter_evidence_is_left_to_a_person():
     world = ActingWorld(faults=(ILL,))
     world.judgement = JudgementState(undecided={f"i-r2-{ILL.start:.0f}": ("its_prompts_are_longer",)})

@@ -98,6 +98,17 @@ def test_the_list_begins_with_what_a_person_has_to_decide():
     assert asked[0].path == "/api/v1/actions?limit=50&live=1&incident=i%401%232"
 
 
+def test_the_list_says_why_nothing_is_planned():
+    def reply(*request):
+        status, found = answer(*request)
+        return status, found | {
+            "nothing_planned": {"i-7": ["no target can", "it is a symptom"]}
+        } if status == 200 else found
+
+    rows = act("list", reply=reply)[0].output.splitlines()
+    assert rows[-1] == "Nothing is planned for i-7: no target can; it is a symptom."
+
+
 def test_show_tells_calls_evidence_and_what_to_do_next():
     done, _ = act("show", PROPOSAL.id, columns=99)
     assert done.exit_code == 0, done.output
