@@ -14,6 +14,7 @@ from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator
 from skewscope.engine.features.evaluator import unit_of
 from skewscope.engine.features.transfer import transfer_features
 from skewscope.engine.incidents.alerts import Calibration, EvidenceSpec, RuleInfo, load_calibration
+from skewscope.engine.incidents.result_cache import ResultCache
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.incidents.tracker import order_for_contract as order_incidents
 from skewscope.engine.ingest.feed import TICK_S, Block, SampleFrame, SeriesKey, SeriesTable
@@ -29,7 +30,7 @@ from skewscope.engine.model.transfer import EntityPlaces
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.engine.symptoms.progress import EVALUATION_SIGNAL
 from skewscope.engine.symptoms.roles import LARGE_FLEET_NODES, judged_signals
-from skewscope.engine.symptoms.tracker import DiagnosedPlace, SymptomTracker
+from skewscope.engine.symptoms.tracker import SymptomTracker
 from skewscope.engine.symptoms.transfer import prepare_cells, transfer_detector, transfer_symptoms
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.garbage import pause_collection
@@ -130,6 +131,7 @@ class Engine:
         self.rules: Mapping[str, Rule] = self._detector.rules
         infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}
         self._tracker = IncidentTracker(infos, catalogue, topology, policies)
+        self._listed = ResultCache[tuple[Incident, ...]]()
         self._symptoms: SymptomTracker | None = None
         if symptoms:
             self._symptoms = SymptomTracker(self._detector.series_state, catalogue, self._tracker.locality)
@@ -158,8 +160,7 @@ class Engine:
         changes = self._tracker.step(t, verdicts)
         if self._symptoms is None:
             return changes
-        places = [DiagnosedPlace(*place) for place in self._tracker.recent_places()]
-        return (*changes, *self._symptoms.step(t, places, sampled=sampled))
+        return (*changes, *self._symptoms.step(t, self._tracker.recent_places(), sampled=sampled))
 
     def skip(self, t: float) -> None:
         """Leaves out a tick without samples that ends at `t`, before `next_change`: only its time counts."""
@@ -221,11 +222,15 @@ class Engine:
     # --- incidents
 
     def list_incidents(self, input_hash: str = "") -> tuple[Incident, ...]:
-        """Returns all incidents by opening time, condition and entity; `input_hash` identifies the input."""
-        found = self._tracker.list_incidents()
+        """Returns all incidents by opening time, condition and entity; `input_hash` identifies the input.
+
+        What has not changed since the last call is the same object: each incident, and the tuple of all.
+        """
+        found = self._tracker.list_incidents(input_hash)
         if self._symptoms is not None:
-            found += self._symptoms.list_incidents({one.id: one for one in found})
-        return tuple(order_incidents(found, input_hash))
+            found = (*found, *self._symptoms.list_incidents({one.id: one for one in found}, input_hash))
+        # Tuples compare the identities of their items first.
+        return self._listed.get(found, lambda: tuple(order_incidents(found, input_hash)))
 
     def forget_incidents(self, before: float) -> None:
         """Drops incidents that were resolved before a time, except those that explain later ones."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from skewscope.engine.actions.change import Change, MemberState
-from skewscope.engine.model.incident import rfc3339
+from skewscope.engine.model.incident import History, extend_history, rfc3339
 
 PROPOSED, APPROVED, APPLYING, APPLIED, VERIFIED, UNDOING = LIVE_STATES = (
     "proposed",
@@ -187,7 +187,7 @@ class Action:
     """Whether it was overridden since its target started anew: nobody has decided against it."""
     good_probes: int = 0
     """Probes in a row that found the member as quick as its peers."""
-    history: tuple[tuple[float, str], ...] = ()
+    history: History = ()
 
     @property
     def is_live(self) -> bool:
@@ -222,10 +222,7 @@ class Action:
 
     def note(self, t: float, what: str) -> "Action":
         """Returns the action with an entry in its history; of a long history the middle is dropped."""
-        past = (*self.history, (t, what))
-        if len(past) > MAX_HISTORY:
-            past = (*past[: MAX_HISTORY // 2], *past[-(MAX_HISTORY // 2) :])
-        return replace(self, history=past)
+        return replace(self, history=extend_history(self.history, t, what, MAX_HISTORY))
 
     def has_note(self, what: str) -> bool:
         """Returns whether an entry of its history says this."""

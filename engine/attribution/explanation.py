@@ -250,8 +250,10 @@ class Explainer:
         """Returns the open incidents whose root has resolved a short time ago, with that root."""
         found = {}
         for incident in recent:
-            explanation = incident.explanation if incident.is_open and not incident.merged_into else None
-            root = states.get(explanation.id) if explanation else None
+            explanation = incident.explanation
+            if explanation is None or incident.resolved_at is not None or incident.merged_into:
+                continue
+            root = states.get(explanation.id)
             if root is None or root.resolved_at is None or incident.since > root.resolved_at:
                 continue
             if _is_part_of(root, incident, states):
@@ -285,8 +287,10 @@ def final_explanation(incident: IncidentState, states: Mapping[str, IncidentStat
 
 def find_coincident(candidates: Collection[AttributionCandidate], locality: LocalityIndex) -> dict[str, str]:
     """Returns for each candidate that is coincident with a more certain one the id of that one."""
+    if len({candidate.condition for candidate in candidates}) < 2:
+        return {}
     found: dict[str, str] = {}
-    at: dict[str, list[LocatedCandidate]] = {}
+    at: dict[str, dict[str, list[LocatedCandidate]]] = {}
     for candidate in sorted(candidates, key=_certainty_key):
         here = locate_candidate(candidate, locality)
         surer = next((other for other in _surer_nearby(here, at) if _is_same_fault(other, here)), None)
@@ -294,7 +298,7 @@ def find_coincident(candidates: Collection[AttributionCandidate], locality: Loca
             found[candidate.id] = surer.candidate.id
             continue
         for token in here.tokens:
-            at.setdefault(token, []).append(here)
+            at.setdefault(token, {}).setdefault(candidate.condition, []).append(here)
     return found
 
 
@@ -333,15 +337,19 @@ def _certainty_key(candidate: AttributionCandidate) -> tuple[object, ...]:
     return -candidate.log_odds, candidate.sort_key()
 
 
-def _surer_nearby(here: LocatedCandidate, at: Mapping[str, list[LocatedCandidate]]) -> Iterator[LocatedCandidate]:
-    """Yields the more certain candidates that share a token with this one, most certain first."""
-    near = {other.candidate.id: other for token in here.tokens for other in at.get(token, ())}
+def _surer_nearby(
+    here: LocatedCandidate, at: Mapping[str, Mapping[str, list[LocatedCandidate]]]
+) -> Iterator[LocatedCandidate]:
+    """Yields the more certain candidates of other conditions that share a token with this one, most certain first."""
+    by_condition = [at[token].items() for token in here.tokens if token in at]
+    others = [some for each in by_condition for condition, some in each if condition != here.candidate.condition]
+    near = {other.candidate.id: other for some in others for other in some}
     yield from sorted(near.values(), key=lambda other: _certainty_key(other.candidate))
 
 
 def _is_same_fault(surer: LocatedCandidate, other: LocatedCandidate) -> bool:
     a, b = surer.candidate, other.candidate
-    return a.condition != b.condition and _is_simultaneous(a, b) and _is_colocated(surer, other)
+    return _is_simultaneous(a, b) and _is_colocated(surer, other)
 
 
 def _is_simultaneous(a: AttributionCandidate, b: AttributionCandidate) -> bool:
@@ -412,8 +420,9 @@ class AlternativeFinder:
         ]
         odds = _log_odds_by_rule(entry for entries in compared for entry in entries)
         for incident, near in zip(incidents, nearby, strict=True):
-            for condition, test in self._separating_tests[incident.condition].items():
-                incident.alternatives[condition] = (_best_probability(near[condition], odds), test)
+            tests = self._separating_tests[incident.condition]
+            found = {condition: (_best_probability(near[condition], odds), test) for condition, test in tests.items()}
+            incident.alternatives = {**incident.alternatives, **found}
             self._set_candidates(incident, near)
             incident.comparison_count += 1
             incident.compared_at, incident.needs_comparison = t, incident.comparison_count == 1
@@ -526,22 +535,25 @@ class AlternativeFinder:
 
     def weigh(self, roots: Sequence[IncidentState]) -> None:
         """Set the probability of the likeliest other root in the same place, which lowers the confidence."""
-        at: dict[str, list[IncidentState]] = {}
+        if len({incident.condition for incident in roots}) < 2:
+            return
+        at: dict[str, dict[str, list[IncidentState]]] = {}
         for incident in roots:
             for token in self._neighbours.tokens(incident.primary_entity):
-                at.setdefault(token, []).append(incident)
+                at.setdefault(token, {}).setdefault(incident.condition, []).append(incident)
         for incident in roots:
-            tokens = self._neighbours.tokens(incident.primary_entity)
-            near = {other.id: other for token in tokens for other in at[token]}
-            for _, other in sorted(near.items()):
-                if other.condition != incident.condition:
-                    _add_alternative(incident, other)
+            by_condition = [at[token].items() for token in self._neighbours.tokens(incident.primary_entity)]
+            others = [some for each in by_condition for condition, some in each if condition != incident.condition]
+            for _, other in sorted({other.id: other for some in others for other in some}.items()):
+                _add_alternative(incident, other)
 
 
 def _add_alternative(incident: IncidentState, other: IncidentState) -> None:
     p = probability(other.log_odds)
     before, test = incident.alternatives.get(other.condition, (0.0, ""))
-    incident.alternatives[other.condition] = (max(before, p), test or _separating_measurement(incident, other))
+    if p > before or not test:
+        found = max(before, p), test or _separating_measurement(incident, other)
+        incident.alternatives = {**incident.alternatives, other.condition: found}
     incident.alternative_probability = max(incident.alternative_probability, p)
 
 

@@ -19,16 +19,17 @@ from skewscope.engine.model.incident import (
     BlastRadius,
     CompetingCondition,
     Explanation,
+    History,
     Impact,
     Incident,
     IncidentEvidence,
+    extend_history,
 )
 from skewscope.engine.model.locality import NODE_BOUND, Entity, LocalityIndex
 from skewscope.engine.model.verdict import UNKNOWN
 from skewscope.rules.entity_kinds import GROUP_LIKE
 
 MAX_COMPETING = 5
-MAX_HISTORY = 200
 VERDICT_NAMES = {-1: "no", 0: "unknown", 1: "yes"}
 
 
@@ -65,13 +66,13 @@ class IncidentState:
     severity: int = 0
     agreeing_rules: int = 0
     """Number of further rules that agree."""
-    members: set[Entity] = field(default_factory=set)
+    members: frozenset[Entity] = frozenset()
     explanation: Explanation | None = None
     """The incident that explains it directly, as of the last tick."""
     merged_into: str = ""
     """Id of the incident of the same condition that it became a part of."""
-    alternatives: dict[str, tuple[float, str]] = field(default_factory=dict)
-    """By condition: its probability instead, and the measurement that separates the two."""
+    alternatives: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    """By condition: its probability instead, and the measurement that separates the two. Replaced, never changed."""
     candidates: tuple[str, ...] = ()
     """Look-alikes and causes that cannot be judged here, because telemetry of their rules is missing."""
     candidate_locations: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -88,7 +89,7 @@ class IncidentState:
     flaps: int = 0
     moves: int = 0
     """Number of times it ended on one member of a group as it began on another one."""
-    history: list[tuple[float, str]] = field(default_factory=list)
+    history: History = ()
 
     def __post_init__(self) -> None:
         self.id = self.id or incident_id(self.condition, self.primary_entity, self.opened_at)
@@ -113,15 +114,32 @@ class IncidentState:
         """The number that is shown and that policies match; see `incidents.alerts`."""
         return incident_confidence(self.log_odds, self.alternative_probability, self.peak_evidence.info.calibration)
 
+    @property
+    def content(self) -> tuple[object, ...]:
+        """All that changes of it and that its `Incident` is made of, but for what explains it and what it explains."""
+        return (
+            *(self.primary_entity, self.resolved_at, self.severity, self.peak_evidence, self.agreeing_rules),
+            *(self.members, self.alternatives, self.alternative_probability, self.candidates),
+            *(self.candidate_locations, self.mitigations, self.flaps, self.moves, self.history),
+        )
+
     def resolved_age(self, t: float) -> float:
         """Returns the seconds since it resolved, 0 while it is open."""
         return 0.0 if self.resolved_at is None else t - self.resolved_at
 
     def add_history(self, t: float, what: str) -> None:
-        """Append an event; beyond MAX_HISTORY the middle is dropped."""
-        self.history.append((t, what))
-        if len(self.history) > MAX_HISTORY:
-            del self.history[MAX_HISTORY // 2]
+        """Append an event."""
+        self.history = extend_history(self.history, t, what)
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosedPlace:
+    """Where a diagnosis is, and until when."""
+
+    id: str
+    """Of its root."""
+    resolved_at: float | None
+    entities: tuple[Entity, ...]
 
 
 def incident_id(condition: str, entity: Entity, opened_at: float) -> str:
@@ -175,7 +193,7 @@ def to_incident(
         mitigations=state.mitigations if root is None else (),
         flaps=state.flaps,
         moves=state.moves,
-        history=tuple(state.history),
+        history=state.history,
     )
 
 

@@ -6,11 +6,15 @@ docs/incidents.md describes the JSON and its versions.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
 
+History = tuple[tuple[float, str], ...]
+"""Events: (time in seconds since 1970, what), oldest first."""
+MAX_EVENTS = 200
+"""Events of an incident that are kept, the first and the latest ones."""
 INCIDENT_VERSION = 3
 """Version of the JSON.
 
@@ -149,8 +153,7 @@ class Incident:
     flaps: int = 0
     moves: int = 0
     """Number of times it moved between members of its group: it follows the work, not a machine."""
-    history: tuple[tuple[float, str], ...] = field(default=())
-    """(time, event), oldest first."""
+    history: History = ()
     category: str = DIAGNOSIS
     """DIAGNOSIS or SYMPTOM."""
     probabilities: tuple[float, ...] = ()
@@ -199,10 +202,10 @@ class Incident:
             "severity": self.severity,
             "confidence": round(self.confidence, 3),
             "coverage": round(self.coverage, 3),
-            "impact": asdict(self.impact),
-            "blast_radius": asdict(self.blast_radius),
-            "evidence": [asdict(e) for e in self.evidence],
-            "against": [asdict(e) for e in self.against],
+            "impact": _plain(self.impact),
+            "blast_radius": _plain(self.blast_radius),
+            "evidence": [_plain(e) for e in self.evidence],
+            "against": [_plain(e) for e in self.against],
             "unseen": list(self.unseen),
             "candidates": [
                 {"condition": condition, "probability": probability}
@@ -212,10 +215,10 @@ class Incident:
             "summary": self.summary,
             "witnesses": list(self.witnesses),
             "elsewhere": {condition: list(names) for condition, names in self.elsewhere},
-            "competing": [asdict(c) for c in self.competing],
-            "explained_by": None if self.explained_by is None else asdict(self.explained_by),
+            "competing": [_plain(c) for c in self.competing],
+            "explained_by": None if self.explained_by is None else _plain(self.explained_by),
             "moves": self.moves,
-            "mitigations": [asdict(a) for a in self.mitigations],
+            "mitigations": [_plain(a) for a in self.mitigations],
             "rule": self.rule,
             "rule_hash": self.rule_hash,
             "input_hash": self.input_hash,
@@ -224,6 +227,17 @@ class Incident:
     def as_line(self) -> str:
         """Returns one line of JSON."""
         return json.dumps(self.as_json(), allow_nan=False, ensure_ascii=False, separators=(", ", ": "))
+
+
+def extend_history(past: History, t: float, what: str, most: int = MAX_EVENTS) -> History:
+    """Returns a history with one more event; of one with more than `most` events the middle is dropped."""
+    longer = (*past, (t, what))
+    return longer if len(longer) <= most else (*longer[: most // 2], *longer[-(most - most // 2) :])
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """Returns the fields of a flat value; `asdict` copies each of them, which takes eight times as long."""
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def parse_incident(fields: Mapping[str, Any]) -> Incident:
@@ -275,7 +289,7 @@ def upgrade_incident(fields: Mapping[str, Any]) -> dict[str, Any]:
         "witnesses": [],
         **fields,
         "version": INCIDENT_VERSION,
-        "explained_by": None if explanation is None else asdict(explanation),
+        "explained_by": None if explanation is None else _plain(explanation),
         "candidates": _candidate_objects(fields["candidates"]),
     }
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,8 @@ MAX_NAME_LISTS = 64
 """Lists of names that are indexed at a time."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Entity:
-    """An entity as the series name it: a rank is `group:member`."""
+class Entity(NamedTuple):
+    """An entity as the series name it: a rank is `group:member`. A tuple, as it is a key almost everywhere."""
 
     kind: str
     name: str

@@ -48,6 +48,8 @@ SILENT_SHARE = 0.05
 """A value that falls to this part of what it was may be that of something silent."""
 MIN_PROBABILITY = 0.02
 MAX_CANDIDATES = 6
+MAX_RANKED = 1024
+"""Results that are kept."""
 PARALLELISM = {
     "tensor-parallel": "tensor",
     "pipeline-parallel": "pipeline",
@@ -99,6 +101,8 @@ class CauseModel:
     """Items of the signature by condition and signal."""
     _absent: Mapping[str, Mapping[str, float]] = field(init=False)
     """Logarithm of the probability that the detector finds nothing in a signal, by condition and signal."""
+    _ranked: dict[tuple[object, ...], tuple[Candidate, ...]] = field(default_factory=dict, repr=False)
+    """Earlier results: of a fault of many places most symptoms look alike."""
 
     def __post_init__(self) -> None:
         self._items = {
@@ -130,6 +134,17 @@ class CauseModel:
             group_kinds: kinds of the parallel groups at the place.
             machines: machines on which members are late.
         """
+        looks = tuple(dict.fromkeys(_look(one) for one in deviations))
+        seen = looks, frozenset(delivered), frozenset(group_kinds), machines
+        if seen not in self._ranked:
+            if len(self._ranked) >= MAX_RANKED:
+                self._ranked.clear()
+            self._ranked[seen] = self._rank(deviations, delivered, group_kinds, machines)
+        return self._ranked[seen]
+
+    def _rank(
+        self, deviations: Collection[Deviation], delivered: Collection[str], group_kinds: Collection[str], machines: int
+    ) -> tuple[Candidate, ...]:
         by_signal: dict[str, list[Deviation]] = {}
         for deviation in _leave_out_waits(self._as_in_signatures(deviations)):
             by_signal.setdefault(deviation.signal.id, []).append(deviation)
@@ -203,6 +218,13 @@ class CauseModel:
         gains |= {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in candidates[1].unseen}
         best = min(gains.items(), key=lambda item: (-item[1], item[0]), default=("", 0.0))
         return best[0] if best[1] > 0 else ""
+
+
+def _look(deviation: Deviation) -> tuple[object, ...]:
+    """Returns all of a deviation that decides its likely causes."""
+    reciprocal = deviation.before / deviation.value if deviation.value else 0.0
+    small = (abs(ratio) <= SILENT_SHARE for ratio in (deviation.ratio, reciprocal))
+    return deviation.signal.id, deviation.form, deviation.direction, deviation.place.kind, *small
 
 
 def _leave_out_waits(deviations: Collection[Deviation]) -> Iterator[Deviation]:

@@ -6,11 +6,13 @@ Its candidates are the probabilities of the conditions given what is seen (`caus
 import math
 import re
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
-from skewscope.engine.incidents.state import incident_id
+from skewscope.engine.incidents.result_cache import IncidentCache
+from skewscope.engine.incidents.state import DiagnosedPlace, incident_id
 from skewscope.engine.model.incident import (
     SYMPTOM,
     Advice,
@@ -18,13 +20,16 @@ from skewscope.engine.model.incident import (
     Incident,
     IncidentChange,
     IncidentEvidence,
+    extend_history,
 )
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.symptoms.causes import Candidate, CauseModel
 from skewscope.engine.symptoms.detector import SymptomDetector
 from skewscope.engine.symptoms.deviation import LESS, PAST, PEERS, SHARES, Deviation, DeviationKey
+from skewscope.engine.symptoms.places import ExplainingPlaces, PlaceTokens
 from skewscope.engine.symptoms.progress import PART_SIGNAL, STEP_SIGNAL
 from skewscope.engine.symptoms.samples import SampleSource
+from skewscope.engine.symptoms.state import OpenSymptoms, SymptomState
 from skewscope.kb.model import Catalogue
 
 NOUN = re.compile(r"\{(\w+)\}")
@@ -39,10 +44,6 @@ EXPLAIN_S = 60.0
 """A diagnosis explains symptoms at its place that begin up to so many seconds after it has resolved."""
 STAGE_KIND = "data-parallel"
 """The members of such a group are one stage of several pipelines."""
-WAITING_HOPS = 2
-"""From a pipeline over its stages to the other pipelines of a job."""
-MAX_PORTS = 16
-"""Ports of a node beyond which it is a switch: its ports fail one by one."""
 INDEXED_PER_TICK = 5000
 MAX_EVIDENCE = 12
 MAX_ALSO = 32
@@ -52,37 +53,6 @@ CONFIDENCE = 0.9
 """That something is really wrong. Fitted on the simulated corpus at medium severity, seed 7, where all of 100 symptoms
 that no diagnosis explained were right: 0.9 is the one-sided lower bound, at 95 %, of the smallest class, 31 of 31
 symptoms of signals that follow the load (0.05 ** (1 / 31))."""
-
-
-@dataclass
-class SymptomState:
-    """One symptom and what was found of it."""
-
-    id: str
-    opened_at: float
-    primary: Deviation
-    tokens: set[str]
-    deviations: dict[DeviationKey, Deviation]
-    """All that were ever found, as they were at their worst."""
-    active: set[DeviationKey]
-    resolved_at: float | None = None
-    ended_at: float = math.inf
-    """When nothing of it held any more; infinite while something does."""
-    candidates: tuple[Candidate, ...] = ()
-    ranked_count: int = 0
-    """Deviations from which the candidates were last worked out."""
-    decides: str = ""
-    explanation: Explanation | None = None
-    history: list[tuple[float, str]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class DiagnosedPlace:
-    """Where a diagnosis is, and until when."""
-
-    id: str
-    resolved_at: float | None
-    entities: tuple[Entity, ...]
 
 
 @dataclass
@@ -101,10 +71,12 @@ class SymptomTracker:
         self._causes = CauseModel(self.catalogue)
         self._owner: dict[DeviationKey, str] = {}
         """Id of the symptom of each deviation that holds."""
+        self._reachable = OpenSymptoms()
+        """Those that a deviation may become a part of."""
         self._changes: list[IncidentChange] = []
-        self._tokens: dict[Entity, frozenset[str]] = {}
-        self._explainable: dict[tuple[Entity, ...], set[str]] = {}
-        """What a diagnosis may explain, by its entities."""
+        self._tokens = PlaceTokens(self.locality)
+        self._explaining = ExplainingPlaces(self._tokens)
+        self._cache = IncidentCache()
         self._cells_at: dict[str, array[int]] = {}
         """The cells by the names of the nodes that they lie on; '' for none."""
         self._cells_seen = 0
@@ -113,7 +85,7 @@ class SymptomTracker:
         """Time until which samples wait for the turn of their cells."""
 
     def step(
-        self, t: float, diagnoses: Sequence[DiagnosedPlace], *, sampled: bool = True
+        self, t: float, diagnoses: Iterable[DiagnosedPlace], *, sampled: bool = True
     ) -> tuple[IncidentChange, ...]:
         """Updates the symptoms after the tick that ends at `t`; returns the changes.
 
@@ -128,13 +100,17 @@ class SymptomTracker:
         self._t = t
         self.detector.step(t)
         self._index_cells(INDEXED_PER_TICK)
+        self._reachable.forget_before(t - COOL_DOWN_S)
         deviations = self.detector.deviations
-        ranked = sorted(deviations.values(), key=lambda one: one.rank)
-        stages = self._find_late_stages(ranked)
+        stages = self._find_late_stages(deviations.values())
+        is_known = not stages and deviations.keys() <= self._owner.keys()
+        # The order decides which symptom a new one becomes a part of.
+        ranked = deviations.values() if is_known else sorted(deviations.values(), key=lambda one: one.rank)
         touched = {self._assign(t, deviation, stages.get(deviation.place, frozenset())).id for deviation in ranked}
         for key in self._owner.keys() - deviations.keys():
             del self._owner[key]
-        for one in self._open():
+        self._explaining.update(tuple(diagnoses))
+        for one in self._reachable.list_open():
             one.active &= deviations.keys()
             one.ended_at = math.inf if one.active else min(one.ended_at, t)
             if one.active:
@@ -142,20 +118,24 @@ class SymptomTracker:
             elif t - one.ended_at >= CLEAR_S:
                 one.resolved_at = t
                 self._record(t, one, "resolved")
-            self._explain(t, one, diagnoses)
+            if one.explanation is None:
+                self._explain(t, one)
         changes, self._changes = tuple(self._changes), []
         return changes
 
     def next_change(self) -> float:
         """Returns the time in seconds before which a step without samples would change nothing."""
-        cleared = min((one.ended_at + CLEAR_S for one in self._open()), default=math.inf)
+        cleared = min((one.ended_at + CLEAR_S for one in self._reachable.list_open()), default=math.inf)
         return min(cleared, self.detector.steps.next_stop, self._t if self._t < self._unread_until else math.inf)
 
-    def _open(self) -> list[SymptomState]:
-        return [one for one in self.symptoms.values() if one.resolved_at is None]
+    def take_over(self, symptoms: Mapping[str, SymptomState], owners: Mapping[DeviationKey, str], t: float) -> None:
+        """Goes on with symptoms of another tracker, the owners of the deviations that hold, and its time."""
+        self.symptoms, self._owner, self._t = dict(symptoms), dict(owners), t
+        for one in self.symptoms.values():
+            self._reachable.add(one)
 
     def _record(self, t: float, one: SymptomState, what: str) -> None:
-        one.history.append((t, what))
+        one.history = extend_history(one.history, t, what)
         self._changes.append(IncidentChange(t, one.id, what))
 
     # --- deviations of one place
@@ -179,9 +159,9 @@ class SymptomTracker:
         key = deviation.key
         if key in self._owner:
             one = self.symptoms[self._owner[key]]
-            one.tokens |= {*stage}
+            self._reachable.extend(one, stage)
         else:
-            tokens = self._tokens_of(deviation.place) | {*stage}
+            tokens = self._tokens.of(deviation.place) | {*stage}
             if deviation.form in (SHARES, LESS):
                 name, topology = deviation.place.name, self.locality.topology
                 # One hash of a switch places the flows of all its bundles; what they lead to is lost to all of one.
@@ -189,7 +169,7 @@ class SymptomTracker:
             near = self._near(t, tokens, deviation)
             one = near or self._pool_symptom(deviation) or self._begin(t, deviation, tokens)
             if near is one:
-                one.tokens |= tokens
+                self._reachable.extend(one, tokens)
             if one.resolved_at is not None:
                 one.resolved_at = None
                 self._record(t, one, "found again")
@@ -202,8 +182,7 @@ class SymptomTracker:
         return one
 
     def _near(self, t: float, tokens: Collection[str], deviation: Deviation) -> SymptomState | None:
-        near = [one for one in self.symptoms.values() if not one.tokens.isdisjoint(tokens)]
-        fitting = (one for one in near if self._may_include(t, one, deviation))
+        fitting = (one for one in self._reachable.find_near(tokens) if self._may_include(t, one, deviation))
         return min(fitting, key=lambda one: one.resolved_at is not None, default=None)
 
     def _may_include(self, t: float, one: SymptomState, deviation: Deviation) -> bool:
@@ -215,16 +194,18 @@ class SymptomTracker:
 
     def _pool_symptom(self, deviation: Deviation) -> SymptomState | None:
         """Returns the open symptom of a pool of which a replica's deviation from its past is a part."""
-        place, topology = deviation.place, self.locality.topology
-        if deviation.form != PAST or place.kind != "replica":
+        if deviation.form != PAST or deviation.place.kind != "replica":
             return None
-        pools = {Entity("pool", pool.name) for pool in topology.pools if place.name in pool.replicas}
-        found = (one for one in self._open() if one.primary.place in pools and one.primary.form == PAST)
-        return next((one for one in found if one.primary.symptom == deviation.symptom), None)
+        pools = self.locality.location_of(deviation.place).pools
+        of_pools = (one for one in self._reachable.find_near(pools) if f"pool:{one.primary.place.name}" in pools)
+        found = (one for one in of_pools if one.resolved_at is None and one.primary.place.kind == "pool")
+        alike = (one for one in found if one.primary.form == PAST and one.primary.symptom == deviation.symptom)
+        return next(alike, None)
 
     def _begin(self, t: float, deviation: Deviation, tokens: Iterable[str]) -> SymptomState:
         name = incident_id(self._symptom_of(deviation), deviation.place, t)
         one = self.symptoms[name] = SymptomState(name, t, deviation, set(tokens), {}, set())
+        self._reachable.add(one)
         self._record(t, one, "opened")
         return one
 
@@ -267,27 +248,9 @@ class SymptomTracker:
 
     # --- places
 
-    def _tokens_of(self, place: Entity) -> frozenset[str]:
-        """Returns what deviations share that belong together: the entity, its node and its groups."""
-        found = self._tokens.get(place)
-        if found is None:
-            found = self._tokens[place] = self._find_tokens(place)
-        return found
-
-    def _find_tokens(self, place: Entity) -> frozenset[str]:
-        location = self.locality.location_of(place)
-        topology = self.locality.topology
-        port = topology.port.get(place.name) if place.kind == "port" else None
-        if port is None:
-            return location.self_tokens | location.nodes | location.groups
-        ends = {f"port:{port.peer}"} if port.peer else set()
-        nodes = {f"node:{port.node}"} if len(topology.node[port.node].ports) <= MAX_PORTS else set()
-        return location.self_tokens | ends | nodes | location.groups
-
     def _replica_tokens(self, tokens: Collection[str]) -> set[str]:
         """Returns the tokens of the replicas of pools, whose telemetry is that of their pool."""
-        pools = self.locality.topology.pools
-        return {f"group:{name}" for pool in pools if f"pool:{pool.name}" in tokens for name in pool.replicas}
+        return {*self.locality.replicas_of(token for token in tokens if token.startswith("pool:"))}
 
     def _cells_near(self, tokens: Collection[str]) -> Iterator[int]:
         """Yields the cells whose places share a token with some others."""
@@ -302,7 +265,7 @@ class SymptomTracker:
             for cell in self._cells_at.get(node, ()):
                 found = is_near.get(id(places[cell]))
                 if found is None:
-                    found = is_near[id(places[cell])] = not self._tokens_of(places[cell]).isdisjoint(tokens)
+                    found = is_near[id(places[cell])] = not self._tokens.of(places[cell]).isdisjoint(tokens)
                 if found:
                     yield cell
 
@@ -320,50 +283,11 @@ class SymptomTracker:
 
     # --- diagnoses
 
-    def _explain(self, t: float, one: SymptomState, diagnoses: Sequence[DiagnosedPlace]) -> None:
-        if one.explanation is not None:
-            return
-        for diagnosis in diagnoses:
-            ended = diagnosis.resolved_at
-            if ended is not None and one.opened_at - ended > EXPLAIN_S:
-                continue
-            if not one.tokens.isdisjoint(self._diagnosed_tokens(diagnosis.entities)):
-                one.explanation = Explanation(diagnosis.id, "caused")
-                self._record(t, one, f"explained by {diagnosis.id}")
-                return
-
-    def _diagnosed_tokens(self, entities: tuple[Entity, ...]) -> set[str]:
-        """Returns the tokens of all places that a diagnosis may explain; a pool reaches its replicas."""
-        if entities not in self._explainable:
-            self._explainable[entities] = self._find_explainable(entities)
-        return self._explainable[entities]
-
-    def _find_explainable(self, entities: Iterable[Entity]) -> set[str]:
-        found: set[str] = set()
-        for entity in entities:
-            location = self.locality.location_of(entity)
-            found |= self._tokens_of(entity) | location.groups | self._list_waiting_groups(location.groups)
-            if entity.kind in ("pool", "fleet"):
-                pools = self.locality.topology.pools
-                replicas = (
-                    name
-                    for pool in pools
-                    if entity.kind == "fleet" or pool.name == entity.name
-                    for name in pool.replicas
-                )
-                found |= {f"group:{name}" for name in replicas}
-        return found
-
-    def _list_waiting_groups(self, groups: Iterable[str]) -> set[str]:
-        """Returns tokens of the training groups that wait for some: a pipeline for its stages, these for the others."""
-        serving = {f"group:{name}" for name in self.locality.topology.serving_groups}
-        found = {*groups} - serving
-        for _ in range(WAITING_HOPS):
-            names = [token.partition(":")[2] for token in found]
-            nodes = {node for name in names for node in self.locality.nodes_of_group(name)}
-            found |= {token for node in nodes for token in self.locality.location_of(Entity("node", node)).groups}
-            found -= serving
-        return found
+    def _explain(self, t: float, one: SymptomState) -> None:
+        diagnosis = self._explaining.find(one.tokens, ended_after=one.opened_at - EXPLAIN_S)
+        if diagnosis:
+            one.explanation = Explanation(diagnosis, "caused")
+            self._record(t, one, f"explained by {diagnosis}")
 
     def _symptom_of(self, deviation: Deviation) -> str:
         """Returns the id of the symptom that a deviation shows in its form."""
@@ -372,26 +296,36 @@ class SymptomTracker:
 
     # --- results
 
-    def list_incidents(self, known: Mapping[str, Incident]) -> list[Incident]:
-        """Returns all symptoms as incidents; `known` are the diagnoses by id, which may have roots of their own."""
-        return [self._to_incident(one, known) for one in self.symptoms.values()]
+    def list_incidents(self, known: Mapping[str, Incident], input_hash: str = "") -> list[Incident]:
+        """Returns all symptoms as incidents, the same objects as long as nothing of them changes.
+
+        Args:
+            known: the diagnoses by id, which may have roots of their own.
+            input_hash: identifies the input.
+        """
+        return [self._list_incident(one, known, input_hash) for one in self.symptoms.values()]
 
     def forget(self, before: float) -> None:
         """Drops the symptoms that resolved before a time."""
         kept = {n: one for n, one in self.symptoms.items() if one.resolved_at is None or one.resolved_at >= before}
         self.symptoms = kept
+        self._cache.forget_all_but(kept.keys())
 
-    def _to_incident(self, one: SymptomState, known: Mapping[str, Incident]) -> Incident:
+    def _list_incident(self, one: SymptomState, known: Mapping[str, Incident], input_hash: str) -> Incident:
+        explanation = one.explanation
+        if explanation is not None:
+            root = known.get(explanation.id)
+            explanation = Explanation(_root_id(root), explanation.relation) if root else None
+        content = input_hash, explanation, one.content
+        return self._cache.get(one.id, content, partial(self._to_incident, one, explanation, input_hash))
+
+    def _to_incident(self, one: SymptomState, explanation: Explanation | None, input_hash: str) -> Incident:
         kind, name = self.locality.display_name(one.primary.place)
         symptom = self._symptom_of(one.primary)
         entry = self.catalogue.symptoms.get(symptom)
         deviations = sorted(one.deviations.values(), key=lambda one: one.rank)
         places = sorted({deviation.place for deviation in deviations} - {one.primary.place})
         top = one.candidates[0] if one.candidates else None
-        explanation = one.explanation
-        if explanation is not None:
-            root = known.get(explanation.id)
-            explanation = Explanation(_root_id(root), explanation.relation) if root else None
         return Incident(
             id=one.id,
             condition=symptom,
@@ -417,7 +351,8 @@ class SymptomTracker:
             summary=self._summary(one, name),
             explained_by=explanation,
             mitigations=self._advice(one) if explanation is None else (),
-            history=tuple(one.history),
+            input_hash=input_hash,
+            history=one.history,
             category=SYMPTOM,
         )
 

@@ -170,11 +170,10 @@ def transfer_symptoms(now: Any, before: Any, entities: EntityPlaces) -> None:
     The type is not imported: the tracker's module is one of those that import the most.
     """
     kept = {id_: _at_places(one, entities) for id_, one in before.symptoms.items()}
-    now.symptoms = {id_: one for id_, one in kept.items() if one.deviations}
-    now._owner = {
-        key: id_ for key, id_ in before._owner.items() if id_ in now.symptoms and key in now.symptoms[id_].deviations
-    }
-    copy_fields(now, before, ("_t", "_unread_until"))
+    symptoms = {id_: one for id_, one in kept.items() if one.deviations}
+    owners = {key: id_ for key, id_ in before._owner.items() if id_ in symptoms and key in symptoms[id_].deviations}
+    now.take_over(symptoms, owners, before._t)
+    copy_fields(now, before, ("_unread_until",))
 
 
 def _at_places(one: Any, entities: EntityPlaces) -> Any:
