@@ -1,0 +1,144 @@
+"""What ticks cost while many incidents are open: it grows with their number, and nothing that stays is made anew."""
+
+import sys
+
+import pytest
+
+from bench.incident_storm import ENDING, OPEN, OPENING, WARM_UP, PortStorm, build_fleet
+from skewscope.engine.incidents.state import DiagnosedPlace
+from skewscope.engine.model.incident import MAX_EVENTS, extend_history
+from skewscope.engine.model.locality import Entity
+from skewscope.engine.symptoms.deviation import PAST, Deviation
+from skewscope.engine.symptoms.tracker import CLEAR_S
+from tests.support.symptom_world import KNOWN, START, SymptomWorld
+
+FEW, MANY = 24, 192
+"""Ports."""
+
+
+def count_calls(do):
+    """Returns the number of calls of functions, also in C: unlike seconds it is the same on a busy machine."""
+    count = 0
+
+    def note(_frame, event, _):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        do()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def calls_of_parts(ports, group, share):
+    storm = PortStorm(ports, group, share)
+    storm.run(WARM_UP, flapping=False)
+    parts = {
+        "opening": lambda: storm.run(OPENING, flapping=True),
+        "open": lambda: storm.run(OPEN, flapping=True),
+        "ending": lambda: storm.run(ENDING, flapping=False),
+    }
+    return {name: count_calls(do) for name, do in parts.items()}
+
+
+@pytest.mark.parametrize(
+    ("group", "share"),
+    [
+        pytest.param(0, 1, id="no groups"),
+        pytest.param(8, 1, id="groups"),
+        pytest.param(MANY, 1, id="one group"),
+    ],
+)
+def test_cost_grows_with_the_number_of_incidents_and_not_with_its_square(group, share):
+    few, many = calls_of_parts(FEW, group, share), calls_of_parts(MANY, group, share)
+    # The square would be 64 times as many.
+    growth = {name: many[name] / few[name] for name in few}
+    assert max(growth.values()) < 1.2 * MANY / FEW, growth
+
+
+def test_what_does_not_change_stays_the_same_object():
+    storm = PortStorm(FEW)
+    storm.run(WARM_UP, flapping=False)
+    storm.run(OPENING + FEW, flapping=True)
+    before = storm.incidents
+    storm.tick()
+    assert storm.incidents is before
+    storm.tick([3])
+    changed = [new for new, old in zip(storm.incidents, before, strict=True) if new is not old]
+    assert {one.name for one in changed} == {"n3/ew"}
+
+
+def test_a_quiet_tick_costs_little_for_each_incident():
+    storm = PortStorm(MANY)
+    storm.run(WARM_UP, flapping=False)
+    storm.run(OPENING, flapping=True)
+    calls = count_calls(storm.tick)
+    assert calls < 100 * storm.open_count, calls / storm.open_count
+
+
+def port_deviations(count):
+    signal = KNOWN.signals["port.carrier_down_changes"]
+    found = (Deviation(signal, Entity("port", f"n{n}/ew"), PAST, "up", START, 9.0, 1.0) for n in range(count))
+    return {one.key: one for one in found}
+
+
+def symptom_tracker(ports=1):
+    """Returns a tracker of symptoms whose deviations a test sets."""
+    tracker = SymptomWorld(fleet=build_fleet(ports, 0)).tracker
+    tracker.detector.step = lambda t: None
+    return tracker
+
+
+def test_a_symptom_that_opens_does_not_look_at_all_others():
+    def calls(ports):
+        tracker = symptom_tracker(ports)
+        tracker.detector.deviations = port_deviations(ports)
+        return count_calls(lambda: tracker.step(START, ()))
+
+    assert calls(1600) < 10 * calls(200)
+
+
+def test_a_diagnosis_is_found_without_a_look_at_all_of_them():
+    def calls(ports):
+        tracker = symptom_tracker(ports)
+        tracker.detector.deviations = port_deviations(ports)
+        places = [DiagnosedPlace(f"d{n}", None, (Entity("port", f"n{n}/ew"),)) for n in range(ports)]
+        made = count_calls(lambda: tracker.step(START, places))
+        found = {one.primary.place: one.explanation.id for one in tracker.symptoms.values()}
+        assert found == {one.entities[0]: one.id for one in places}
+        return made
+
+    assert calls(1600) < 10 * calls(200)
+
+
+def test_what_a_diagnosis_explains_is_forgotten_with_it():
+    tracker = symptom_tracker(3)
+    for n in range(3):
+        tracker.step(START + n, [DiagnosedPlace(f"d{n}", None, (Entity("port", f"n{n}/ew"),))])
+    assert len(tracker._explaining._explainable) == 1
+
+
+def test_a_history_keeps_what_came_first_and_last():
+    past = ()
+    for n in range(1000):
+        past = extend_history(past, float(n), "an event")
+    times = [t for t, _ in past]
+    assert len(times) == MAX_EVENTS
+    assert times[: MAX_EVENTS // 2] == [*range(MAX_EVENTS // 2)]
+    assert times[-MAX_EVENTS // 2 :] == [*range(1000 - MAX_EVENTS // 2, 1000)]
+
+
+def test_the_history_of_a_symptom_that_comes_and_goes_is_bounded():
+    tracker, t = symptom_tracker(), START
+    for _ in range(MAX_EVENTS):
+        for deviations in (port_deviations(1), {}):
+            tracker.detector.deviations = deviations
+            for pause in (1.0, CLEAR_S):
+                t += pause
+                tracker.step(t, ())
+    (incident,) = tracker.list_incidents({})
+    assert [what for _, what in incident.history[:3]] == ["opened", "resolved", "found again"]
+    assert incident.history[-1] == (t, "resolved")
+    assert len(incident.history) == MAX_EVENTS
