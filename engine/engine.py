@@ -162,6 +162,23 @@ class Engine:
             return changes
         return (*changes, *self._symptoms.step(t, self._tracker.recent_places(), sampled=sampled))
 
+    def conclude(self, t: float) -> tuple[IncidentChange, ...]:
+        """Ends the data at the tick that was processed last, `t`: what was bad from the first to the last sample fires.
+
+        Only for data that ends: no step may follow. Returns the changes to incidents.
+        """
+        self.verdicts = self._detector.conclude()
+        return self._tracker.step(t, self.verdicts)
+
+    def judged_signals(self) -> frozenset[str]:
+        """Returns the signals of which it could be told whether they are normal: by a rule, or by a symptom's past."""
+        delivered = {series.signal for series in self.list_series()}
+        rules = (self.rules[name] for name in self._detector.known_rules)
+        able = (rule for rule in rules if not rule.blocking_signals(delivered))
+        by_rules = {name for rule in able for item in rule.evidence if item.is_needed for name in item.when.signals}
+        by_symptoms = self._symptoms.detector.judged_signals() if self._symptoms is not None else frozenset()
+        return frozenset(by_rules & delivered) | by_symptoms
+
     def skip(self, t: float) -> None:
         """Leaves out a tick without samples that ends at `t`, before `next_change`: only its time counts."""
         self._detector.skip(t)

@@ -12,7 +12,13 @@ from skewscope.kb.model import (
     Claim,
     Condition,
     DpuCapability,
+    Event,
+    EventSign,
     Finding,
+    Format,
+    FormatField,
+    FormatLine,
+    FormatSample,
     Judgement,
     Lookalike,
     MissingRuleReason,
@@ -27,8 +33,10 @@ from skewscope.kb.model import (
 )
 from skewscope.kb.same_as import resolve_same_as
 
+EVENT_SYMPTOM = "reported-event"
+"""The symptom that an event shows."""
 RawEntry = Mapping[str, Any]
-EntryValue = Condition | Signal | Mitigation | Source | Finding | Symptom
+EntryValue = Condition | Signal | Mitigation | Source | Finding | Symptom | Format | Event
 
 
 def build_condition(data: RawEntry, file: str) -> Condition:
@@ -122,6 +130,32 @@ def build_symptom(data: RawEntry, file: str) -> Symptom:
     )
 
 
+def build_format(data: RawEntry, file: str) -> Format:
+    """Builds a format."""
+    return Format(
+        **_scalar_fields(data, "id name what tool versions place basis command"),
+        **_list_fields(data, "others"),
+        lines=tuple(FormatLine(**{**line, "fields": _build_fields(line.get("fields"))}) for line in data["lines"]),
+        samples=tuple(FormatSample(sample["lines"], tuple(sample["gives"])) for sample in data["samples"]),
+        file=file,
+    )
+
+
+def build_event(data: RawEntry, file: str) -> Event:
+    """Builds an event."""
+    return Event(
+        **_scalar_fields(data, "id name what entity severity first basis place"),
+        **_list_fields(data, "patterns samples others"),
+        fields=_build_fields(data.get("fields")),
+        signs=_build_all(data.get("signs"), EventSign),
+        file=file,
+    )
+
+
+def _build_fields(items: RawEntry | None) -> Mapping[str, FormatField]:
+    return MappingProxyType({name: FormatField(**item) for name, item in (items or {}).items()})
+
+
 BUILDERS: Mapping[str, Callable[[RawEntry, str], EntryValue]] = {
     "conditions": build_condition,
     "signals": build_signal,
@@ -129,6 +163,8 @@ BUILDERS: Mapping[str, Callable[[RawEntry, str], EntryValue]] = {
     "sources": build_source,
     "findings": build_finding,
     "symptoms": build_symptom,
+    "formats": build_format,
+    "events": build_event,
 }
 
 
@@ -137,8 +173,40 @@ def build_catalogue(values: Iterable[tuple[str, EntryValue]], version: str = "")
     found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for kind, value in values:
         found[kind][value.id] = value
-    found["conditions"] = link_conditions(found["conditions"])
+    found["signals"] |= {event.signal: _count_of(event) for event in found["events"].values()}
+    found["conditions"] = link_conditions(_add_signs(found["conditions"], found["events"].values()))
     return Catalogue(**{kind: MappingProxyType(found[kind]) for kind in KINDS}, version=version)
+
+
+def _count_of(event: Event) -> Signal:
+    """Returns the signal that counts an event."""
+    judged = Judgement(
+        role="event", bad="begins", against=("nominal",), nominal=0, symptom=EVENT_SYMPTOM, basis=event.basis
+    )
+    return Signal(
+        id=event.signal,
+        name=event.name,
+        unit="{event}",
+        type="gauge",
+        entity=event.entity,
+        vantage=("host",),
+        dpu_access="host-only",
+        fold="max",
+        sources=MappingProxyType({}),
+        judged=judged,
+        file=event.file,
+    )
+
+
+def _add_signs(conditions: Mapping[str, Condition], events: Iterable[Event]) -> dict[str, Condition]:
+    """Returns the conditions with the events that are signs of them in their signatures."""
+    found = dict(conditions)
+    for event in events:
+        for sign in event.signs:
+            if known := found.get(sign.condition):
+                item = SignatureItem(event.signal, "begins", "nominal", sign.shows, event.basis)
+                found[sign.condition] = replace(known, signature=(*known.signature, item))
+    return found
 
 
 def _scalar_fields(data: RawEntry, names: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-KINDS = ("conditions", "signals", "mitigations", "sources", "findings", "symptoms")
+KINDS = ("conditions", "signals", "mitigations", "sources", "findings", "symptoms", "formats", "events")
 """Names of the folders; the schema of a kind has its singular."""
 
 MAX_BYTES = 256 << 10

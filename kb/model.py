@@ -330,6 +330,113 @@ class Symptom:
     file: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class FormatField:
+    """What a field of a line is: a number of a signal, a label, a part of a step, or a time."""
+
+    signal: str = ""
+    """Id of the signal that it measures."""
+    unit: str = ""
+    """Unit of the number, where it is not the signal's."""
+    unit_of: str = ""
+    """The field whose unit it names."""
+    label: str = ""
+    """Label of the series of this line, and of those that follow where the line `holds`."""
+    step: str = ""
+    """number, duration, rate, or samples of a step of a training job."""
+    time: str = ""
+    """date (any date with a time), epoch (seconds since 1970), epoch-ms, or elapsed (seconds since the first)."""
+    shape: str = ""
+    """number, word, text, hex or pci; '' for a number where it is measured, else a word."""
+    words: Mapping[str, float | str] = field(default_factory=dict)
+    """Numbers, labels or units by the word that stands for them."""
+    adds: bool = False
+    """Whether several fields of one reading add up, as the bits of a mask do."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatLine:
+    """One kind of line."""
+
+    pattern: str
+    fields: Mapping[str, FormatField] = field(default_factory=dict)
+    whole: bool = False
+    """Whether the pattern stands for the whole line."""
+    holds: bool = False
+    """Whether its labels and its time hold for the lines that follow, until the same ones come again."""
+    section: str = ""
+    """Name of the section that the line begins."""
+    within: str = ""
+    """Name of the section in which alone the line counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatSample:
+    """Lines of a file of the format, and the numbers and labels that they must give."""
+
+    lines: str
+    gives: tuple[Mapping[str, float | str], ...] = ()
+    """One mapping for each number: `signal` (or `step`) and `value`, and labels. Empty: the lines give nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of text that a tool writes, and what its lines mean."""
+
+    id: str
+    name: str
+    what: str
+    tool: str
+    versions: str
+    place: str
+    """What a file is of, where no line says it: node, server, job or none."""
+    lines: tuple[FormatLine, ...]
+    samples: tuple[FormatSample, ...]
+    basis: str
+    others: tuple[str, ...] = ()
+    """Lines that look like it and are not."""
+    command: str = ""
+    """The command that writes such a file."""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventSign:
+    """A condition that an event is a sign of."""
+
+    condition: str
+    shows: str
+    """always, usually or sometimes: how often the event is reported where the condition is present."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A message of a kernel, an engine, a library or a scheduler."""
+
+    id: str
+    name: str
+    what: str
+    entity: str
+    """What it speaks of: gpu, port, node, engine, rank, group."""
+    severity: str
+    """As its maker states it: info, warning, error or fatal."""
+    patterns: tuple[str, ...]
+    first: str
+    """What to do first."""
+    basis: str
+    samples: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    fields: Mapping[str, FormatField] = field(default_factory=dict)
+    signs: tuple[EventSign, ...] = ()
+    place: str = "node"
+    file: str = ""
+
+    @property
+    def signal(self) -> str:
+        """Id of the signal that counts it."""
+        return f"event.{self.id.replace('-', '_')}"
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """All entries by kind and id, each kind in the order of ids."""
@@ -340,6 +447,8 @@ class Catalogue:
     sources: Mapping[str, Source]
     findings: Mapping[str, Finding] = field(default_factory=dict)
     symptoms: Mapping[str, Symptom] = field(default_factory=dict)
+    formats: Mapping[str, Format] = field(default_factory=dict)
+    events: Mapping[str, Event] = field(default_factory=dict)
     version: str = ""
 
     @cached_property

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs import megatron_log
 from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.messages import with_messages
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -78,6 +79,7 @@ def recognise(head: bytes, _name: str) -> bool:
     return any(pattern.search(line) for line in decode_head(head) for pattern in patterns)
 
 
+@with_messages
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
     """Returns the step times and rates of the job, and the times of ranks that log a breakdown.
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs import megatron_log, nemo_log
 from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.messages import with_messages
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.running_means import RateMark, split_running_means
 from skewscope.adapters.inputs.training_steps import STEP_DURATION, LogLine, StepReader, read_steps
@@ -166,6 +167,7 @@ def recognise(head: bytes, _name: str) -> bool:
     )
 
 
+@with_messages
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
     """Returns the rate of the job, and its step time where the batch size is known.
 

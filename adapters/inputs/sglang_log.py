@@ -13,6 +13,7 @@ from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import DayTimes, find_stamp, parse_offset
 from skewscope.adapters.inputs.file_origin import check_size, find_server, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.messages import with_messages
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
@@ -54,6 +55,7 @@ def recognise(head: bytes, _name: str) -> bool:
     return any(BATCH.search(line) for line in decode_head(head))
 
 
+@with_messages
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
     """Returns the series of each data-parallel rank of the server.
 

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.formats.log_times import ShortDates
 from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.messages import with_messages
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -333,6 +334,7 @@ def recognise(head: bytes, _name: str) -> bool:
     return any(find_form(line) for line in decode_head(head))
 
 
+@with_messages
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
     """Returns the step times of the job.
 

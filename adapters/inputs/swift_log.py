@@ -10,6 +10,7 @@ from typing import BinaryIO
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.elapsed_steps import ElapsedSteps, Progress, read_seconds
 from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.messages import with_messages
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -101,6 +102,7 @@ def recognise(head: bytes, _name: str) -> bool:
     return any(MARK.search(line) and STEP.search(line) for line in decode_head(head))
 
 
+@with_messages
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
     """Returns the step times of the job.
 

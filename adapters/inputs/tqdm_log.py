@@ -15,6 +15,7 @@ from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.elapsed_steps import ElapsedSteps, Progress, read_seconds
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
 from skewscope.adapters.inputs.log_recognition import BLOCK_BYTES
+from skewscope.adapters.inputs.messages import with_messages
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -231,6 +232,7 @@ def recognise(head: bytes, name: str) -> bool:
     return any(len(one.times) >= LEAST_SAMPLES for one in steps.list_series())
 
 
+@with_messages
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
     """Returns the step times of the job.
 

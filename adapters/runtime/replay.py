@@ -70,6 +70,13 @@ class ReplayResult:
     """Ids of the signals that have had a value, in order."""
     tick_s: float = TICK_S
     """Seconds of data that were judged at a time."""
+    judged: tuple[str, ...] = ()
+    """Ids of those signals, in order, of which it could be told whether they are normal."""
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether no incident means that all is well: at least half of the signals could be judged."""
+        return bool(self.judged) and 2 * len(self.judged) >= len(self.signals)
 
 
 @contextmanager
@@ -150,6 +157,7 @@ def _build_result(
         len(loaded.samples),
         tuple(sorted(runtime.coverage.signals())),
         recording.tick or TICK_S,
+        tuple(sorted(runtime.engine.judged_signals())),
     )
 
 
@@ -185,6 +193,8 @@ def _replay_while_reading(
                 raise NotConcurrentError  # what one input tells of engines excludes series of another one
             _check_work(loaded, recording, most_seconds, every_tick=False)
             span = Span(loaded.start, loaded.end, loaded.input_hash)
+            if end is not None:
+                runtime.engine.conclude(end)
             last = runtime.snapshot(loaded.end if end is None else end, span)
             report("done", 1.0)
             return _build_result(loaded, recording, runtime, [last])
@@ -290,6 +300,8 @@ def _play(
         if not sinks and player.leave_out(t, part):
             continue
         player.step(t, through(part, loaded.table))
+        if t == ends[-1]:
+            runtime.engine.conclude(t)
         if sinks:
             snapshot = runtime.snapshot(t, span)
             for add in sinks:

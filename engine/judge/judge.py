@@ -80,6 +80,8 @@ class Judge:
         """(plan of the evaluator, whether no signal of the rule was ever delivered by then, whether it is steady)."""
         self.wake_time = np.inf
         """From this time on the verdict may change although no value does, in seconds."""
+        self.is_known = False
+        """Whether it has ever been yes or no on some entity."""
         self.is_busy = self._is_held_back = False
         """Whether it fires or may begin to; whether evidence that is not ripe yet keeps it from that."""
         self.suspicion_version = 0
@@ -118,11 +120,28 @@ class Judge:
         self._is_held_back = False
         self._last_verdict = verdict = self._judge(t, passed)
         self.is_busy = has_any(self.firing) or has_any(verdict.state == YES)
+        self.is_known = self.is_known or has_any(verdict.state != UNKNOWN)
         self.suspicion_version += not np.array_equal(before, self.suspicious)
         self._judged_step = self.evaluator.step_number
         self.watched = self.evaluator.mask_of(self._used)
         self.wake_time = self._next_wake_time(t, verdict, fired)
         return verdict
+
+    def conclude(self) -> RuleVerdict | None:
+        """Fires what has held since it could first be judged, where the data ended before the hold time of the rule.
+
+        Nothing is known of before, and nothing comes after. Returns the verdict; None where nothing begins to fire.
+        """
+        verdict = self._last_verdict
+        if verdict is None or not has_any(verdict.state == YES):
+            return None
+        first = self._reported_since + self.rule.warm_up
+        starts = (verdict.state == YES) & ~self.firing & (self._hold_timer.started <= first + ROUNDING)
+        if not has_any(starts):
+            return None
+        self.firing = self.firing | starts
+        self.since = np.where(starts, self._hold_timer.started, self.since)
+        return self._verdict(verdict.state)
 
     def pass_time(self, seconds: float) -> None:
         """While busy, takes in ticks that were left out, of so many seconds together: all is as at the last step."""
@@ -460,6 +479,17 @@ class Detector:
         with np.errstate(all="ignore"):
             self._judge_changed(t, passed)
         return list(self._verdicts)
+
+    def conclude(self) -> list[RuleVerdict]:
+        """The verdicts at the end of the data: what has held since it could first be judged fires at once."""
+        with np.errstate(all="ignore"):
+            concluded = [judge.conclude() for judge in self._judges]
+        return [one or last for one, last in zip(concluded, self._verdicts, strict=False)]
+
+    @property
+    def known_rules(self) -> tuple[str, ...]:
+        """The rules that have been yes or no on some entity."""
+        return tuple(judge.rule.id for judge in self._judges if judge.is_known)
 
     def skip(self, t: float) -> None:
         """Leave out a tick without samples that ends before `next_change`."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skewscope.engine.symptoms.deviation import (
+    EVENT,
     LESS,
     MOVING,
     PAST,
@@ -29,6 +30,8 @@ SHOWS = {"always": 0.95, "usually": 0.7, "sometimes": 0.3}
 PRIORS = {"common": 0.1, "occasional": 0.03, "rare": 0.01, "": 0.03}
 LEAK = 0.03
 """Probability that a signal is abnormal for a reason outside the catalogue."""
+EVENT_LEAK = 0.001
+"""The same of a message that an event recognises: programs seldom write it for another reason (judgement)."""
 POWER = 0.6
 """Probability that the detector finds a signal in which a condition shows: some shifts are too small."""
 OTHER_COMPARISON = 0.5
@@ -74,6 +77,7 @@ COMPARISONS = {
     LESS: ("siblings", "peers"),
     SHARES: ("siblings", "peers"),
     START: ("past", "nominal"),
+    EVENT: ("nominal", "past"),
 }
 """What a signature may compare with to mean a deviation of a form."""
 
@@ -152,7 +156,7 @@ class CauseModel:
         kinds = _kinds_at(group_kinds, deviations)
         scores = {name: self._score(name, by_signal, frozenset(delivered), kinds, more) for name in self._items}
         # The leak alone: none of the catalogue's conditions.
-        none = len(by_signal) * math.log(LEAK)
+        none = sum(math.log(_leak(some[0])) for some in by_signal.values())
         top = max([*(score for score, *_ in scores.values()), none])
         total = sum(math.exp(score - top) for score, *_ in scores.values()) + math.exp(none - top)
         found = [
@@ -193,7 +197,7 @@ class CauseModel:
         against: dict[str, float] = {}
         for signal, deviations in by_signal.items():
             shown = max((_match(item, one) for item in items.get(signal, ()) for one in deviations), default=0.0)
-            score += math.log(shown + LEAK * (1 - shown))
+            score += math.log(shown + _leak(deviations[0]) * (1 - shown))
             if shown:
                 explained.append(signal)
         for signal in items:
@@ -239,6 +243,11 @@ def _leave_out_waits(deviations: Collection[Deviation]) -> Iterator[Deviation]:
     for one in deviations:
         if not (late and _role(one) == "wait" and one.direction == "up" and one.form == PAST):
             yield one
+
+
+def _leak(deviation: Deviation) -> float:
+    """Returns the probability that a signal is abnormal for a reason outside the catalogue."""
+    return EVENT_LEAK if deviation.form == EVENT else LEAK
 
 
 def _role(deviation: Deviation) -> str:

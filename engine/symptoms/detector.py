@@ -16,6 +16,7 @@ from skewscope.engine.model.topology import Topology
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.deviation import MOVING, PAST, PEERS, START, Deviation, DeviationKey
 from skewscope.engine.symptoms.errors import ErrorBursts
+from skewscope.engine.symptoms.events import EventReports
 from skewscope.engine.symptoms.idle_paths import IdlePaths
 from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
@@ -72,6 +73,7 @@ class SymptomDetector:
         self.steps = StepStops(self.cells)
         self.errors = ErrorBursts(self.cells)
         self.states = StateChanges(self.cells)
+        self.events = EventReports(self.cells)
         self.paths = IdlePaths(self.cells)
         links = find_parallel_links(self.topology)
         self.links = UnevenLinks(self.cells, links) if links else None
@@ -128,6 +130,7 @@ class SymptomDetector:
             self.progress.step()
             self.errors.step(new, self._floor, self._whole_times)
             self.states.step(new)
+            self.events.step(t, new)
             self.stalls.step(new, self.shifts)
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
@@ -181,7 +184,8 @@ class SymptomDetector:
         self._gated, self._loaded, self._pooled, self._timed = (
             np.flatnonzero(one >= 0) for one in (self._ties.given, self._load_series, self._pool, self._load_pool)
         )
-        for part in (self.progress, self.steps, self.errors, self.states, self.paths, self.requests, self.silences):
+        parts = (self.progress, self.steps, self.errors, self.states, self.paths, self.requests, self.silences)
+        for part in (*parts, self.events):
             part.grow()
         self.stalls.grow()
         if self.links is not None:
@@ -275,6 +279,11 @@ class SymptomDetector:
                 differs = self._differ(new)
                 self.shifts.step(new.cells[differs], new.value[differs], new.time[differs])
 
+    def judged_signals(self) -> frozenset[str]:
+        """Returns the signals of which some series has enough values to be compared with its past."""
+        enough = np.flatnonzero(self.shifts.count >= MIN_PAST)
+        return frozenset(self.cells.signals[cell].id for cell in enough.tolist())
+
     # --- deviations
 
     def _active(self) -> Iterator[Deviation]:
@@ -287,6 +296,7 @@ class SymptomDetector:
         yield from self.steps.deviations()
         yield from self.errors.deviations()
         yield from self.states.deviations()
+        yield from self.events.deviations()
         yield from self.requests.deviations()
         yield from self.silences.deviations()
         yield from self.stalls.deviations(self.shifts.median)

@@ -9,11 +9,11 @@ from skewscope.engine.symptoms.roles import ROLES
 from skewscope.kb.model import Signal
 
 PAST, PEERS, MOVING, ZERO, LESS = "past", "peers", "moving", "zero", "less"
-REPEATS, SHARES, START = "repeats", "shares", "start"
+REPEATS, SHARES, START, EVENT = "repeats", "shares", "start", "event"
 """Forms: from its past or peers, moving between peers, to nothing, far less than siblings let expect; again and again,
-unequal shares, a slow start."""
+unequal shares, a slow start, a message."""
 
-FORM_ORDER = (PEERS, ZERO, REPEATS, SHARES, LESS, MOVING, PAST, START)
+FORM_ORDER = (EVENT, PEERS, ZERO, REPEATS, SHARES, LESS, MOVING, PAST, START)
 AGAINST = {
     PAST: "its past",
     PEERS: "its peers",
@@ -23,6 +23,7 @@ AGAINST = {
     LESS: "its siblings",
     SHARES: "its parallel links",
     START: "what followed",
+    EVENT: "no message",
 }
 SILENT = "silent"
 """Direction of a signal that is no longer delivered."""
@@ -38,7 +39,7 @@ class Deviation:
     signal: Signal
     place: Entity
     form: str
-    """PAST, PEERS, MOVING, ZERO, LESS, REPEATS, SHARES or START."""
+    """PAST, PEERS, MOVING, ZERO, LESS, REPEATS, SHARES, START or EVENT."""
     direction: str
     """up, down, stops, begins, uneven or silent."""
     since: float
@@ -47,6 +48,8 @@ class Deviation:
     """In the signal's unit; of a counter its rate per second."""
     before: float
     """The healthy value: of its own past, or of its peers."""
+    message: str = ""
+    """Of an event: the words of the first one."""
 
     @property
     def key(self) -> DeviationKey:
@@ -85,7 +88,7 @@ class Deviation:
 
     def as_evidence(self) -> IncidentEvidence:
         """Returns it as evidence of an incident."""
-        text = f"{self.signal.name} of {self.place.name} against {AGAINST[self.form]}"
+        text = self.message or f"{self.signal.name} of {self.place.name} against {AGAINST[self.form]}"
         unit = self.signal.unit + ("/s" if self.signal.type == "counter" else "")
         value = self.value if math.isfinite(self.value) else None
         return IncidentEvidence(text, "yes", 1.0, value, unit, self.signal.id)

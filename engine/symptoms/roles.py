@@ -8,7 +8,8 @@ from skewscope.rules.entity_kinds import kind_of
 LARGE_FLEET_NODES = 1000
 """Of a fleet with more nodes, only signals that rules read as well are judged: others would cost memory per series."""
 ROLES = (
-    *("progress", "time-per-work", "state", "errors", "capacity", "share", "loss", "throughput", "wait", "pressure"),
+    *("event", "progress", "time-per-work", "state", "errors", "capacity", "share", "loss", "throughput", "wait"),
+    "pressure",
     *("latency", "queue", "health", "spread", "utilisation", "workload"),
 )
 """Roles that are judged, in the order in which a symptom is named after them."""

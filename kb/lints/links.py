@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from skewscope.kb.basis import cited_sources, is_basis
+from skewscope.kb.builders import EVENT_SYMPTOM
 from skewscope.kb.entry_store import CatalogueEntry, EntryStore
 from skewscope.kb.graph import cycles
 from skewscope.kb.lint import EntryProblems, Problems, cache_by_entry, catalogue_lint, entry_lint
@@ -45,6 +46,8 @@ def entry_references(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str, st
         if field in judged:
             yield ("judged", field), kind, judged[field]
     yield from ((("instead", form), "symptoms", name) for form, name in data.get("instead", {}).items())
+    if entry.kind == "events":
+        yield ("id",), "symptoms", EVENT_SYMPTOM
     for path, basis in entry_bases(entry):
         yield from ((path, "sources", name) for name in cited_sources(basis))
 
@@ -56,6 +59,7 @@ _reference_fields = (
     ("lookalikes", "condition", "conditions"),
     ("impacts", "source", "sources"),
     ("claims", "source", "sources"),
+    ("signs", "condition", "conditions"),
 )
 
 

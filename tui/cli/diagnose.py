@@ -18,8 +18,10 @@ from skewscope.kb.problems import InputError, Problem, join_names
 from skewscope.tui.cli.options import json_option, load_catalogue, parse_time, why_option
 from skewscope.tui.cli.reports import ReportCommand, html_report
 from skewscope.tui.cli.terminal import (
+    EXIT_OK,
+    EXIT_PROBLEMS,
+    EXIT_TOO_LITTLE,
     clear_progress,
-    findings_exit_code,
     is_ascii_only,
     output_width,
     print_lines,
@@ -127,7 +129,14 @@ def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> N
         if is_server:
             bound.enter_context(bound_work(name))
         outcome = _answer(where, draft, given, report or _drop_progress)
-        ctx.exit(findings_exit_code(draft.recording.path, outcome.incidents))
+        ctx.exit(_exit_code(outcome))
+
+
+def _exit_code(outcome: "ReplayResult") -> int:
+    """Returns 1 for findings, 0 where all is well as far as it was judged, 3 where too little could be judged."""
+    if outcome.incidents:
+        return EXIT_PROBLEMS
+    return EXIT_OK if outcome.is_enough else EXIT_TOO_LITTLE
 
 
 def _shown_name(where: str) -> str:

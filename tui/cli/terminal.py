@@ -13,7 +13,7 @@ from skewscope.kb.problems import InputError, Problem, SkewscopeError, suggest_n
 from skewscope.tui.render import text
 from skewscope.tui.render.text import Line, line
 
-EXIT_OK, EXIT_PROBLEMS, EXIT_ERROR = 0, 1, 2
+EXIT_OK, EXIT_PROBLEMS, EXIT_ERROR, EXIT_TOO_LITTLE = 0, 1, 2, 3
 EXIT_INTERRUPTED = 130
 PIPE_COLUMNS = 100
 """Width of output that does not go to a terminal, unless COLUMNS is set."""

@@ -24,6 +24,8 @@ MAX_WIDTH = 110
 
 WHY_HINT = "--why adds the evidence with its expressions, all alternatives, recipes of the advice and the sources."
 
+MAX_UNJUDGED = 3
+"""Signals that could not be judged and are named."""
 MAX_DESCRIBED = 10
 """Incidents that the short report describes; its table has all."""
 MAX_TIMES = 6
@@ -89,6 +91,8 @@ def verdict_line(outcome: "ReplayResult") -> Line:
         return line("no telemetry received, so nothing is known.", "warn")
     incidents = outcome.incidents
     if not incidents:
+        if not outcome.is_enough:
+            return line(too_little_sentence(outcome), "warn")
         sources = outcome.snapshots[-1].sources if outcome.snapshots else ()
         return line(quiet_sentence(len(outcome.signals), sources), "ok")
     roots = [i for i in incidents if i.explained_by is None]
@@ -112,6 +116,16 @@ def quiet_sentence(signals: int, sources: Iterable["SourceState"]) -> str:
     heard = [f"{s.name} ({s.reporting} of {s.known} {s.kind})" for s in sources if s.age_s is not None]
     origin = f" from {', '.join(heard)}" if heard else ""
     return f"no diagnosis and no symptom in {units.format_count(signals, 'signal')}{origin}."
+
+
+def too_little_sentence(outcome: "ReplayResult") -> str:
+    """Returns that nothing can be said of most signals, which ones, and what would let them be judged."""
+    unjudged = [name for name in outcome.signals if name not in outcome.judged]
+    judged = f", and {len(outcome.judged)} of {len(outcome.signals)} look normal" if outcome.judged else ""
+    return (
+        f"too little to judge: {join_names(unjudged, MAX_UNJUDGED)} need more samples, or a second reading some seconds "
+        f"later{judged}."
+    )
 
 
 def watch_summary(outcome: "ReplayResult") -> str:

@@ -1,0 +1,188 @@
+"""Inputs of kind `text`: whatever a format of the catalogue reads, and messages that its events recognise.
+
+The format of a file is the one of whose lines the most are found at its begin; the label `format` of the input names it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.inputs.file_origin import check_size, find_node, find_server, join_notes
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.messages import MessageReader, known_events, metric_of
+from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.text_times import LineTimes
+from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
+from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.engine.ingest.feed import Block
+from skewscope.kb.line_reading import LineReader, LineReadings, Reading
+from skewscope.kb.loader import catalogue
+from skewscope.kb.model import Format
+from skewscope.kb.problems import InputError, Problem
+
+LABEL = "text in a format of the catalogue (`skewscope kb list formats`), or with messages that it knows"
+PLACED_BY_NAME = True
+IS_FALLBACK = True
+YEARLESS = True
+LOG_MARKS = (b"\n",)
+"""Each line may have something of some format."""
+OWN_TIME = "no line has a time: that of the file is taken"
+HEAD_LINES = 400
+"""Lines at the begin of a file by which its format is chosen."""
+
+
+def recognise(head: bytes, _name: str) -> bool:
+    """Returns whether the first bytes of a file have lines of a format, or messages that are known."""
+    lines = decode_head(head)[:HEAD_LINES]
+    return bool(find_format(lines)) or any(known_events().find(line) for line in lines)
+
+
+@cache
+def _formats() -> tuple[Format, ...]:
+    return tuple(catalogue().formats.values())
+
+
+def find_format(lines: list[str]) -> str:
+    """Returns the id of the format of whose lines the most are among some lines; '' for none."""
+    counts: Counter[str] = Counter()
+    for one in _formats():
+        reader = LineReader(one, catalogue().signals)
+        counts[one.id] = sum(any(found.readings for found in reader.read(line)) for line in lines)
+    return max(counts, key=lambda id_: (counts[id_], id_), default="") if any(counts.values()) else ""
+
+
+def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+    """Returns the series that the lines of a file give, and its messages.
+
+    Raises:
+        InputError: no line has anything that is known.
+    """
+    lines = list(_bounded_lines(file, name))
+    chosen = labels.get("format", "") or find_format([text for _, text in lines[:HEAD_LINES]])
+    reader = TextReader(name, labels, chosen)
+    for number, text in lines:
+        reader.read_line(number, text)
+    return reader.series()
+
+
+def _bounded_lines(file: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
+    for count, line in enumerate(read_lines(file, name)):
+        check_size(count, name, line[0])
+        yield line
+
+
+@dataclass
+class TextReader:
+    """Reads the lines of one file."""
+
+    file: str
+    labels: Mapping[str, str]
+    format_id: str
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        known = catalogue()
+        if self.format_id and self.format_id not in known.formats:
+            found = f"the format {self.format_id!r:.60}"
+            raise InputError([Problem(self.file, 0, "format", found, "a format of `skewscope kb list formats`")])
+        self._collector = SeriesCollector(self.file)
+        self._format = known.formats.get(self.format_id)
+        self._lines = LineReader(self._format, known.signals) if self._format else None
+        self._times = LineTimes(self.labels, self.file, own_time(self.file))
+        self._place, unnamed = self._find_place()
+        self.notes.append(unnamed)
+        self._steps = StepReader(self._collector, self._place.get("group", "")) if "group" in self._place else None
+        self._messages = MessageReader(self.file, self.labels, self._times)
+        self._sums: dict[tuple[str, tuple[tuple[str, str], ...], float], float] = {}
+        self._last_line = 0
+
+    def _find_place(self) -> tuple[dict[str, str], str]:
+        """Returns the labels of what the file is of, and a note where its name says it."""
+        place = self._format.place if self._format else "none"
+        if place == "node":
+            node, note = find_node(self.labels, self.file)
+            return {"node": node}, note
+        if place == "server":
+            return find_server(self.labels, self.file)
+        return (
+            ({"group": self.labels.get("group") or find_job(self.labels, self.file)}, "")
+            if place == "job"
+            else ({}, "")
+        )
+
+    def read_line(self, number: int, text: str) -> None:
+        """Adds what a line says."""
+        self._last_line = number
+        time = self._times.read(text)
+        for found in self._lines.read(text) if self._lines else ():
+            if found.time is not None:
+                time = self._times.set(*found.time)
+            self._add_readings(number, text, time, found)
+        self._messages.read_line(number, text)
+
+    def _add_readings(self, number: int, text: str, time: float, found: LineReadings) -> None:
+        steps = {one.signal: one.value for one in found.readings if one.signal.startswith("step ")}
+        if steps and self._steps is not None:
+            time = self._add_step(number, text, steps)
+        for one in found.readings:
+            if not one.signal.startswith("step "):
+                self._add(one, time, number)
+
+    def _add_step(self, number: int, text: str, parts: Mapping[str, float]) -> float:
+        """Adds a step of a job; returns its time."""
+        assert self._steps is not None
+        line = LogLine(number, text, self._times.now if self._times.is_dated else None)
+        seconds = parts.get("step duration") or (1.0 / parts["step rate"] if parts.get("step rate") else 0.0)
+        step = int(parts.get("step number", (self._steps.step or 0) + 1))
+        if seconds:
+            self._steps.add_step(line, step, seconds, parts.get("step samples"))
+        else:
+            self._steps.add_progress(line, step)
+        return self._steps.time
+
+    def _add(self, one: Reading, time: float, number: int) -> None:
+        labels = {**self._place, **one.labels}
+        if one.adds:
+            key = one.signal, tuple(sorted(labels.items())), time
+            self._sums[key] = self._sums.get(key, 0.0) + one.value
+        else:
+            self._collector.add(metric_of(one.signal), labels, time, one.value, number)
+
+    def series(self) -> list[LabelledSeries]:
+        """Returns all series.
+
+        Raises:
+            InputError: there are none.
+        """
+        for (signal, labels, time), value in self._sums.items():
+            self._collector.add(metric_of(signal), dict(labels), time, value, self._last_line)
+        messages = self._messages.series()
+        own_time_note = "" if self._times.is_dated or self._steps is not None else OWN_TIME
+        self._collector.note = join_notes(*self.notes, own_time_note)
+        series = [*(self._steps.list_series() if self._steps else self._collector.series()), *messages]
+        if not series:
+            what = f"no number and no message that is known in {self._last_line} lines"
+            expected = f"lines of the format {self.format_id}" if self.format_id else "lines of a known format"
+            raise InputError([Problem(self.file, self._last_line, "", what, expected)])
+        return series
+
+
+def own_time(file: str) -> float:
+    """Returns when a file was last changed, seconds since 1970; 0 where that is not known."""
+    try:
+        return float(int(Path(file).stat().st_mtime))
+    except OSError:
+        return 0.0
+
+
+def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
+    """Returns the samples of the file.
+
+    Raises:
+        InputError: no line has anything that is known.
+    """
+    return read_artefact(read_series, source, recording, (registry, names))

@@ -1,0 +1,175 @@
+"""What the lines of a format say: numbers with their units and labels. Pure; times and places are the reader's.
+
+A line counts for each of the format's lines that it matches. Labels of a line that `holds` stand for those that follow.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from skewscope.kb.line_patterns import LinePattern, PatternError, compile_pattern
+from skewscope.kb.model import Event, Format, FormatField, FormatLine, Signal
+from skewscope.kb.units import parse_unit
+
+STEP_PARTS = {"number": "", "duration": "s", "rate": "1/s", "samples": ""}
+"""Parts of a step, and the unit of each; '' for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One number of a line."""
+
+    signal: str
+    """Id of a signal, or `step` and the part of a step: `step number`."""
+    value: float
+    """In the signal's unit."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    adds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LineReadings:
+    """What one line says."""
+
+    readings: tuple[Reading, ...]
+    labels: Mapping[str, str]
+    """All labels that hold at the line."""
+    time: tuple[str, str] | None = None
+    """Kind and text of a time that the line names; None for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CompiledLine:
+    line: FormatLine
+    pattern: LinePattern
+
+
+class LineReader:
+    """Reads the lines of a file of one format, one after another."""
+
+    def __init__(self, one: Format, signals: Mapping[str, Signal]) -> None:
+        """Compiles the format.
+
+        Raises:
+            PatternError: a pattern, a unit or a signal's id is wrong.
+        """
+        self._signals = signals
+        self._lines = [_CompiledLine(line, compile_line(line)) for line in one.lines]
+        self._factors = {
+            (id(line), name): unit_factor(what, signals) for line in one.lines for name, what in line.fields.items()
+        }
+        self._held: dict[str, str] = {}
+        self._section = ""
+
+    def matches(self, text: str) -> bool:
+        """Returns whether a line has a number, a label or a section of the format, wherever it stands."""
+        return any(one.pattern.find(text) is not None for one in self._lines)
+
+    def read(self, text: str) -> Iterator[LineReadings]:
+        """Yields what a line says, once for each of the format's lines that it matches."""
+        for one in self._lines:
+            if one.line.within and one.line.within != self._section:
+                continue
+            found = one.pattern.find(text)
+            if found is None:
+                continue
+            if one.line.section:
+                self._section = one.line.section
+            yield self._read_line(one.line, found)
+
+    def _read_line(self, line: FormatLine, found: Mapping[str, str]) -> LineReadings:
+        own, readings, time = {}, [], None
+        for name, what in line.fields.items():
+            text = found.get(name)
+            if text is None:
+                continue
+            if what.label:
+                own[what.label] = str(what.words.get(text, text))
+            elif what.time:
+                time = what.time, text
+        labels = {**self._held, **own}
+        if line.holds:
+            self._held = labels
+        for name, what in line.fields.items():
+            if (what.signal or what.step) and (text := found.get(name)) is not None:
+                value = self._number(line, name, text, found)
+                if value is not None:
+                    readings.append(Reading(what.signal or f"step {what.step}", value, labels, what.adds))
+        return LineReadings(tuple(readings), labels, time)
+
+    def _number(self, line: FormatLine, name: str, text: str, found: Mapping[str, str]) -> float | None:
+        """Returns the number of a field in the signal's unit; None where it has none, as `N/A`."""
+        what = line.fields[name]
+        if text in what.words:
+            return float(what.words[text])
+        try:
+            number = float(int(text, 16)) if what.shape == "hex" else float(text.replace(",", ""))
+        except ValueError:
+            return None
+        unit_field = next((field for field, one in line.fields.items() if one.unit_of == name), "")
+        if unit_field:
+            word = found.get(unit_field, "")
+            unit = line.fields[unit_field].words.get(word, word)
+            try:
+                return number * _factor(str(unit), self._unit_of(what))
+            except ValueError:
+                return None
+        return number * self._factors[id(line), name]
+
+    def _unit_of(self, what: FormatField) -> str:
+        return self._signals[what.signal].unit if what.signal else STEP_PARTS[what.step]
+
+
+def compile_line(line: FormatLine) -> LinePattern:
+    """Returns the pattern of a line, with the shapes of its fields.
+
+    Raises:
+        PatternError: it is not well formed, or has fields that are not described, or lacks described ones.
+    """
+    shapes = tuple(sorted((name, _shape(what)) for name, what in line.fields.items()))
+    pattern = compile_pattern(line.pattern, shapes, whole=line.whole)
+    if unknown := set(pattern.fields) - line.fields.keys():
+        raise PatternError(f"the field <{min(unknown)}>, which `fields` does not describe")
+    if lacking := line.fields.keys() - set(pattern.fields):
+        raise PatternError(f"no field <{min(lacking)}>, which `fields` describes")
+    return pattern
+
+
+def compile_event(event: Event) -> tuple[LinePattern, ...]:
+    """Returns the patterns of an event; each has some of its fields.
+
+    Raises:
+        PatternError: one is not well formed, or has a field that is not described.
+    """
+    shapes = tuple(sorted((name, _shape(what)) for name, what in event.fields.items()))
+    patterns = tuple(compile_pattern(text, shapes) for text in event.patterns)
+    if unknown := {name for pattern in patterns for name in pattern.fields} - event.fields.keys():
+        raise PatternError(f"the field <{min(unknown)}>, which `fields` does not describe")
+    return patterns
+
+
+def _shape(what: FormatField) -> str:
+    if what.shape:
+        return what.shape
+    is_number = (what.signal or what.step) and not what.words
+    return "number" if is_number else "text" if what.time else "word"
+
+
+def unit_factor(what: FormatField, signals: Mapping[str, Signal]) -> float:
+    """Returns what a field's number is multiplied with to be in its signal's unit.
+
+    Raises:
+        PatternError: there is no such signal, or the units do not fit.
+    """
+    if what.signal and what.signal not in signals:
+        raise PatternError(f"the signal {what.signal!r}, which the catalogue does not have")
+    wanted = signals[what.signal].unit if what.signal else STEP_PARTS.get(what.step, "")
+    if not what.unit or not (what.signal or what.step):
+        return 1.0
+    try:
+        return _factor(what.unit, wanted)
+    except ValueError as error:
+        raise PatternError(f"the unit {what.unit!r} where {wanted!r} is expected: {error}") from None
+
+
+def _factor(given: str, wanted: str) -> float:
+    return parse_unit(given).factor_to(parse_unit(wanted)) if wanted else 1.0
