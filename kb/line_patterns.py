@@ -1,7 +1,8 @@
 """Patterns of lines: literal text with fields in angle brackets, compiled to regular expressions.
 
-`Running: <running> reqs{, Waiting: <waiting> reqs}` matches a line that contains this text; what stands in braces may be
-missing, `...` passes over anything, blanks match any number of blanks. A doubled brace or bracket is one of the text.
+`Running: <running> reqs{, Waiting: <waiting> reqs}` matches a line that contains this text; what stands in braces may
+be missing, `...` passes over anything, blanks match any number of blanks. A doubled brace or bracket is one of the
+text.
 A field is a word, or a number where the format says what it measures. No repetition is nested, so the time of a match
 grows with the square of a line's length at most, and lines are cut to `MAX_COLUMNS`.
 """
@@ -14,7 +15,7 @@ from functools import lru_cache
 MAX_COLUMNS = 4000
 """Characters of a line that are matched."""
 SHAPES: Mapping[str, str] = {
-    "number": r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3})?",
+    "number": r"[-+]?(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d+|(?=\.\d))(?:\.\d+)?(?:[eE][-+]?\d{1,3})?",
     "word": r"[^\s,;|\[\](){}'\"]{1,256}",
     "text": r"\S.{0,400}?",
     "hex": r"(?:0[xX])?[0-9a-fA-F]{1,32}",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,8 +376,8 @@ class FormatSample:
     """Lines of a file of the format, and the numbers and labels that they must give."""
 
     lines: str
-    gives: tuple[Mapping[str, float | str], ...] = ()
-    """One mapping for each number: `signal` (or `step`) and `value`, and labels. Empty: the lines give nothing."""
+    gives: tuple[Mapping[str, Any], ...] = ()
+    """For each number: `signal` (or `step` and its part), `value`, and `labels` that it must have."""
 
 
 @dataclass(frozen=True, slots=True)

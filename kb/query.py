@@ -104,6 +104,12 @@ def _iter_references(catalogue: Catalogue) -> Iterator[tuple[str, str, dict[str,
         yield "mitigations", m.id, {"sources": _collect_sources(m)}
     for f in catalogue.findings.values():
         yield "findings", f.id, {"conditions": set(f.conditions), "sources": {*f.sources, *_collect_sources(f)}}
+    for one in catalogue.formats.values():
+        named = {what.signal for read in one.lines for what in read.fields.values()} - {""}
+        yield "formats", one.id, {"signals": named, "sources": _collect_sources(one)}
+    for event in catalogue.events.values():
+        signs = {sign.condition for sign in event.signs}
+        yield "events", event.id, {"conditions": signs, "sources": _collect_sources(event)}
 
 
 def _judgement_references(judged: Judgement) -> dict[str, set[str]]:

@@ -20,7 +20,16 @@ MAX_CACHED_WORDS = 1000
 
 FIELD_WEIGHTS = {"id": 8.0, "name": 8.0, "aliases": 6.0, "title": 6.0, "what": 3.0, "sources": 3.0}
 """Weight of a word by its field; 1 elsewhere."""
-KIND_WEIGHTS = {"conditions": 2.5, "signals": 1.0, "mitigations": 1.3, "sources": 1.0, "findings": 1.1, "symptoms": 1.5}
+KIND_WEIGHTS = {
+    "conditions": 2.5,
+    "signals": 1.0,
+    "mitigations": 1.3,
+    "sources": 1.0,
+    "findings": 1.1,
+    "symptoms": 1.5,
+    "formats": 1.2,
+    "events": 1.4,
+}
 """Conditions are searched more often than their sources."""
 EXACT_WEIGHT = 1.0
 PREFIX_WEIGHT = 0.6

@@ -1,6 +1,6 @@
 """Inputs of kind `text`: whatever a format of the catalogue reads, and messages that its events recognise.
 
-The format of a file is the one of whose lines the most are found at its begin; the label `format` of the input names it.
+The format of a file is the one that has the most lines at its begin; the label `format` of the input names another.
 """
 
 from collections import Counter

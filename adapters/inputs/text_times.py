@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from skewscope.adapters.formats.log_times import ShortDates, find_stamp
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 
-MONTHS = {
-    name: n
-    for n, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1)
-}
+MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 CTIME = re.compile(
     r"\b(?P<month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"
     r"(?:\.\d+)?(?: (?P<year>(?:19|20)\d\d)\b)?"
@@ -24,7 +21,7 @@ class LineTimes:
     """Gives each line of one file its time."""
 
     def __init__(self, labels: Mapping[str, str], file: str, fallback: float) -> None:
-        """Starts at a file's own time, `fallback`, seconds since 1970: it stands for all lines of a file without any."""
+        """Starts at `fallback`, seconds since 1970, which stands for all lines of a file without any time."""
         self._dates = ShortDates(labels, file)
         self._fallback = fallback
         self.now = fallback
@@ -68,7 +65,7 @@ class LineTimes:
             return found
         if match := CTIME.search(text, 0, 200):
             year = match["year"] or ""
-            month, day = MONTHS[match["month"]], int(match["day"])
+            month, day = MONTHS.index(match["month"]) // 3 + 1, int(match["day"])
             stamp = f"{month:02}-{day:02} {match['clock']}"
             return find_stamp(f"{year}-{stamp}", self._dates.offset) if year else self._dates.find(stamp)
         if match := GLOG.search(text):

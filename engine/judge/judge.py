@@ -80,10 +80,9 @@ class Judge:
         """(plan of the evaluator, whether no signal of the rule was ever delivered by then, whether it is steady)."""
         self.wake_time = np.inf
         """From this time on the verdict may change although no value does, in seconds."""
-        self.is_known = False
-        """Whether it has ever been yes or no on some entity."""
-        self.is_busy = self._is_held_back = False
-        """Whether it fires or may begin to; whether evidence that is not ripe yet keeps it from that."""
+        self.is_busy = self._is_held_back = self.is_known = False
+        """Whether it fires or may begin to; whether evidence that is not ripe yet keeps it from that; whether it was
+        ever yes or no on some entity."""
         self.suspicion_version = 0
         """Grows when other entities are suspicious than before."""
         self._conditions = [evaluator.number_of(item.when) for item in rule.evidence]

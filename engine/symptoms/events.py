@@ -11,7 +11,7 @@ from skewscope.engine.symptoms.deviation import EVENT, Deviation
 from skewscope.engine.symptoms.samples import NewSamples
 
 EVENT_S = 300.0
-"""Seconds for which a message counts as present (judgement: a fault that repeats its message does so within minutes)."""
+"""Seconds for which a message counts as present (judgement: a fault that goes on writes it again within minutes)."""
 MESSAGE_LABEL = "message="
 
 

@@ -80,13 +80,14 @@ def _differences(found: list[Reading], wanted: tuple[Mapping[str, Any], ...]) ->
         fitting = next((one for one in left if _is_same(reading, one)), None)
         if fitting is None:
             labels = ", ".join(f"{name}: {value}" for name, value in sorted(reading.labels.items()))
-            yield f"{{signal: {reading.signal}, value: {reading.value:.12g}{', ' if labels else ''}{labels}}}"
+            more = f", labels: {{{labels}}}" if labels else ""
+            yield f"{{signal: {reading.signal}, value: {reading.value:.12g}{more}}}"
         else:
             left.remove(fitting)
     yield from (f"no {dict(one)}" for one in left)
 
 
 def _is_same(reading: Reading, wanted: Mapping[str, Any]) -> bool:
-    labels = {name: str(value) for name, value in wanted.items() if name not in ("signal", "value")}
+    labels = {name: str(value) for name, value in wanted.get("labels", {}).items()}
     is_near = abs(reading.value - wanted["value"]) <= RELATIVE * max(abs(reading.value), 1.0)
     return reading.signal == wanted["signal"] and is_near and labels.items() <= reading.labels.items()

@@ -59,6 +59,8 @@ def home_page(catalogue: Catalogue, rows: tuple[MatrixRow, ...]) -> str:
             ("mitigations", catalogue.mitigations),
             ("sources", catalogue.sources),
             ("findings", catalogue.findings),
+            ("formats", catalogue.formats),
+            ("events", catalogue.events),
         )
     ]
     return page(
@@ -89,6 +91,7 @@ def _questions() -> Iterator[str]:
     yield "What can be done? [Mitigations](mitigations.md)"
     yield "What is it called in my exporter? [Signals](signals.md)"
     yield "What is reported while no cause is known? [Symptoms](symptoms.md)"
+    yield "Which files are read, and which messages are known? [Formats](formats.md), [events](events.md)"
 
 
 def _legend() -> Iterator[str]:
@@ -228,6 +231,31 @@ def symptoms_index(catalogue: Catalogue) -> str:
     )
     text = "What is reported as abnormal while its cause is not known."
     return page(["# Symptoms", text, table(("Symptom", "What is seen", "Severity", "Signals"), rows)])
+
+
+def formats_index(catalogue: Catalogue) -> str:
+    """Returns all formats by tool."""
+    known = sorted(catalogue.formats.values(), key=lambda one: (one.tool.lower(), one.id))
+    rows = (
+        (escape_text(f.tool), link(f.name, f"formats/{f.id}.md"), code(f.command) if f.command else "") for f in known
+    )
+    text = "Texts that are read without a line of code: each format is one file of the catalogue."
+    return page(["# Formats", text, table(("Tool", "What it writes", "Written by"), rows)])
+
+
+def events_index(catalogue: Catalogue) -> str:
+    """Returns all events."""
+    rows = (
+        (
+            link(e.name, f"events/{e.id}.md"),
+            escape_text(e.severity),
+            escape_text(e.entity),
+            ", ".join(format_entry_link(catalogue, "conditions", one.condition, up="") for one in e.signs),
+        )
+        for e in catalogue.events.values()
+    )
+    text = "Messages of kernels, engines, libraries and schedulers that are recognised wherever a log has them."
+    return page(["# Events", text, table(("Event", "Severity", "Of a", "Sign of"), rows)])
 
 
 def mitigations_index(catalogue: Catalogue) -> str:

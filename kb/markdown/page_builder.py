@@ -9,6 +9,7 @@ from skewscope.kb.graph_formats import select_subgraph
 from skewscope.kb.markdown import index_pages
 from skewscope.kb.markdown.condition_page import condition_page
 from skewscope.kb.markdown.entry_pages import finding_page, mitigation_page, signal_page, source_page, symptom_page
+from skewscope.kb.markdown.text_pages import event_page, format_page
 from skewscope.kb.matrix import build_matrix
 from skewscope.kb.model import Catalogue, Observability
 from skewscope.kb.query import reference_index
@@ -47,6 +48,8 @@ def _index_pages(catalogue: Catalogue, rules: RulesByCondition) -> Iterator[tupl
     yield "mitigations.md", index_pages.mitigations_index(catalogue)
     yield "sources.md", index_pages.sources_index(catalogue)
     yield "findings.md", index_pages.findings_index(catalogue)
+    yield "formats.md", index_pages.formats_index(catalogue)
+    yield "events.md", index_pages.events_index(catalogue)
 
 
 def _needed_signals(observability: tuple[Observability, ...]) -> set[str]:
@@ -68,6 +71,10 @@ def _entry_pages(catalogue: Catalogue, rules: RulesByCondition) -> Iterator[tupl
         yield f"sources/{source.id}.md", source_page(source, catalogue, users.get(("sources", source.id), {}))
     for f in catalogue.findings.values():
         yield f"findings/{f.id}.md", finding_page(f, catalogue)
+    for one in catalogue.formats.values():
+        yield f"formats/{one.id}.md", format_page(one, catalogue)
+    for event in catalogue.events.values():
+        yield f"events/{event.id}.md", event_page(event, catalogue)
 
 
 def _drawings(catalogue: Catalogue, suffix: str) -> Iterator[tuple[str, str]]:

@@ -29,7 +29,8 @@ def found(text):
 
 def test_the_document_has_every_entry_and_every_link(found):
     for kind in KINDS:
-        assert [entry["id"] for entry in found[kind]] == list(getattr(catalogue(), kind))
+        known = getattr(catalogue(), kind).values()
+        assert [entry["id"] for entry in found[kind]] == [one.id for one in known if f"/{kind}/" in one.file]
     assert found["version"] == catalogue().version
     assert len(found["graph"]["causes"]) > 20
     assert len(found["graph"]["lookalikes"]) > 20

@@ -43,7 +43,8 @@ def test_it_is_read_once():
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_file_is_an_entry_under_its_own_name_in_the_order_of_ids(kind):
     names = sorted(path.stem for path in (builtin_folder() / kind).iterdir())
-    entries = getattr(catalogue(), kind)
+    # What counts the messages of an event is a signal without a file of its own.
+    entries = {id_: one for id_, one in getattr(catalogue(), kind).items() if f"/{kind}/" in one.file}
     assert list(entries) == names
     assert [one.id for one in entries.values()] == names
     assert all(one.file == f"kb/{kind}/{one.id}.yaml" for one in entries.values())

@@ -173,6 +173,7 @@ def outcome(incidents: tuple[Incident, ...] = INCIDENTS, *, samples: int = 1_012
         100.0,
         samples,
         ("wire.onset_lag", "wire.rtt"),
+        judged=("wire.onset_lag", "wire.rtt"),
     )
 
 

@@ -185,7 +185,8 @@ def cli(
     Without a command: open the console on the built-in demo, or on what --replay or --url names. Without a terminal:
     print a report as text.
 
-    Exit codes: 0 no finding, 1 findings, 2 could not run, 3 (of diagnose) too little to judge. The built-in demo exits with 0.
+    Exit codes: 0 no finding, 1 findings, 2 could not run, 3 (of diagnose) too little to judge. The built-in demo exits
+    with 0.
     """
     if ctx.invoked_subcommand is not None:
         return

@@ -11,7 +11,9 @@ from skewscope.kb.matrix import DEPLOYMENTS, MatrixRow, count_verdicts
 from skewscope.kb.model import (
     Claim,
     Condition,
+    Event,
     Finding,
+    Format,
     Mitigation,
     Observability,
     Signal,
@@ -26,7 +28,7 @@ from skewscope.tui.render.command_lines import command_lines, command_source_lin
 from skewscope.tui.render.detail import DisplayNames, recipe_lines
 from skewscope.tui.render.text import Line, line
 
-AnyEntry = Condition | Signal | Mitigation | Source | Finding | Symptom
+AnyEntry = Condition | Signal | Mitigation | Source | Finding | Symptom | Format | Event
 
 VERDICT_GLYPHS = {
     "visible": ("●", "ok"),
@@ -60,20 +62,14 @@ _LIST_COLUMNS: Mapping[type, tuple[tuple[str, ...], Callable[..., tuple[str, ...
     Source: (("id", "year", "seen", "title"), lambda e: (e.id, str(e.year), e.seen, e.title)),
     Finding: (("id", "kind", "name"), lambda e: (e.id, e.kind, e.name)),
     Symptom: (("id", "severity", "name"), lambda e: (e.id, e.severity, e.name)),
+    Format: (("id", "tool", "name"), lambda e: (e.id, e.tool, e.name)),
+    Event: (("id", "severity", "of", "name"), lambda e: (e.id, e.severity, e.entity, e.name)),
 }
 
 
 def entry_lines(entry: AnyEntry, names: DisplayNames) -> list[Line]:
     """Returns an entry in full."""
-    if isinstance(entry, Condition):
-        return condition_lines(entry, names)
-    if isinstance(entry, Signal):
-        return _signal_lines(entry, names)
-    if isinstance(entry, Mitigation):
-        return _mitigation_lines(entry, names)
-    if isinstance(entry, Symptom):
-        return _symptom_lines(entry, names)
-    return _finding_lines(entry, names) if isinstance(entry, Finding) else _source_lines(entry, names)
+    return _ENTRY_LINES[type(entry)](entry, names)
 
 
 def condition_lines(entry: Condition, names: DisplayNames) -> list[Line]:
@@ -227,6 +223,27 @@ def _judgement_lines(entry: Signal) -> list[Line]:
     )
 
 
+def _format_lines(entry: Format, _names: DisplayNames) -> list[Line]:
+    out = [
+        line(entry.name, "title"),
+        line(f"{entry.id} · {entry.tool} · {entry.versions}", "dim"),
+        (),
+        line(entry.what),
+    ]
+    out += fact_lines(("written by", entry.command), ("a file is of", entry.place), ("basis", entry.basis))
+    out += bullet_lines("Lines", (line(one.pattern) for one in entry.lines))
+    return out + bullet_lines("Samples", (line(text) for one in entry.samples for text in one.lines.splitlines()[:3]))
+
+
+def _event_lines(entry: Event, names: DisplayNames) -> list[Line]:
+    out = [line(entry.name, "title"), line(f"{entry.id} · {entry.severity} · of a {entry.entity}", "dim"), ()]
+    out += [line(entry.what)]
+    out += fact_lines(("do first", entry.first), ("basis", entry.basis))
+    out += bullet_lines("Sign of", (_condition_line(one.condition, one.shows, names) for one in entry.signs))
+    out += bullet_lines("Messages", map(line, entry.patterns))
+    return out + bullet_lines("Samples", map(line, entry.samples))
+
+
 def _symptom_lines(entry: Symptom, names: DisplayNames) -> list[Line]:
     facts = fact_lines(
         ("roles", ", ".join(entry.roles)),
@@ -369,3 +386,15 @@ def change_lines(found: CatalogueDiff) -> list[Line]:
 
 def _format_fields(fields: tuple[str, ...]) -> str:
     return f": {', '.join(fields)}" if fields else ""
+
+
+_ENTRY_LINES: Mapping[type, Callable[..., list[Line]]] = {
+    Condition: condition_lines,
+    Signal: _signal_lines,
+    Mitigation: _mitigation_lines,
+    Source: _source_lines,
+    Finding: _finding_lines,
+    Symptom: _symptom_lines,
+    Format: _format_lines,
+    Event: _event_lines,
+}

@@ -123,8 +123,8 @@ def too_little_sentence(outcome: "ReplayResult") -> str:
     unjudged = [name for name in outcome.signals if name not in outcome.judged]
     judged = f", and {len(outcome.judged)} of {len(outcome.signals)} look normal" if outcome.judged else ""
     return (
-        f"too little to judge: {join_names(unjudged, MAX_UNJUDGED)} need more samples, or a second reading some seconds "
-        f"later{judged}."
+        f"too little to judge: {join_names(unjudged, MAX_UNJUDGED)} need more samples, or a second reading some "
+        f"seconds later{judged}."
     )
 
 

@@ -29,6 +29,8 @@ NAVIGATION_PAGES = {
     "symptoms": "Symptoms",
     "signals": "Signals",
     "findings": "Findings",
+    "formats": "Formats",
+    "events": "Events",
     "sources": "Sources",
 }
 """The pages of the navigation, in order."""

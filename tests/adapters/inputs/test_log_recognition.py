@@ -28,7 +28,8 @@ LINES = {
 
 def test_every_reader_of_logs_has_marks_that_its_lines_have():
     marked = {kind for kind, module in input_readers().items() if hasattr(module, "LOG_MARKS")}
-    assert marked == set(LINES) == {kind for kind in input_readers() if kind.endswith("-log")}
+    # A text may have a line of some format of the catalogue anywhere.
+    assert marked - {"text"} == set(LINES) == {kind for kind in input_readers() if kind.endswith("-log")}
 
 
 @pytest.mark.parametrize("kind", LINES)

@@ -195,7 +195,7 @@ def test_coverage_answers_for_the_exporters_that_are_there():
     found = json.loads(run("coverage", "--source", "vllm", "--source", "dcgm", "--json"))
     judged = {one["condition"]: one["verdict"] for one in found["conditions"]}
     assert set(judged) == set(catalogue().conditions)
-    assert judged["kv-capacity-preemption-thrash"] == "partial"
+    assert judged["kv-capacity-preemption-thrash"] == "full"
     assert judged["fabric-congestion"] == "blind"
     assert found["unlocks"]
 

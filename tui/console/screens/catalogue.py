@@ -16,7 +16,7 @@ from skewscope.tui.render import detail, status, units
 from skewscope.tui.render.filter_query import AllOf
 from skewscope.tui.render.text import Line, Span, fit, line, wrap, wrap_lines
 
-KINDS = ("conditions", "symptoms", "signals", "mitigations", "sources", "findings")
+KINDS = ("conditions", "symptoms", "signals", "mitigations", "sources", "findings", "formats", "events")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*[A-Za-z0-9]")
 MAX_BACK = 100
 MAX_OCCURRENCES = 8
