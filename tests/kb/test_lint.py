@@ -202,7 +202,20 @@ LINKS = {
     ),
 }
 
+RDMA_LINK, XID_79 = "formats/rdma-link.yaml", "events/nvidia-xid-79-fallen-off-the-bus.yaml"
 SENSE = {
+    "a pattern of a format that is cut off": Damage(
+        RDMA_LINK, "netdev <netdev>}", "netdev <netdev>", "- pattern:", "an opening brace", "text with fields"
+    ),
+    "a sample that gives something else": Damage(
+        RDMA_LINK, "value: 1, labels", "value: 0, labels", "- lines: link mlx5_0", "value: 1", "what `gives` says"
+    ),
+    "a field of an event that nothing describes": Damage(
+        XID_79, 'Xid (<pci>): 79,"', 'Xid (<pc>): 79,"', "patterns:", "the field <pc>", "text with fields"
+    ),
+    "a line that an event does not match": Damage(
+        XID_79, 'samples:\n- "NVRM: Xid', 'samples:\n- "NVRM: Sid', '- "NVRM: Sid', "'NVRM: Sid", "a line that matches"
+    ),
     "neither commands nor a reason for none": Damage(
         "mitigations/dual-home.yaml", block("mitigations/dual-home.yaml", "no_command"), "", "id:", "neither", "one of"
     ),
