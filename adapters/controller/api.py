@@ -62,6 +62,8 @@ class ApiContext:
     reader: StoreReader
     streams: Counter[str] = field(default_factory=Counter)
     """Event streams, by who reads them."""
+    polls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Requests that wait for orders, by the name of the token and the node."""
     reads: SharedWork = field(default_factory=lambda: SharedWork("reads", threads=2))
     """Reads the store."""
     previews: SharedWork = field(default_factory=lambda: SharedWork("previews"))
@@ -479,6 +481,7 @@ ROUTES = (
         *(f"{API_PREFIX}/orders", "admin", "Orders for the agent of a node, once.", order_api.list_orders),
         query=(("node", "the node of the agent"), ("wait", "seconds to wait for an order, at most 10")),
         allows_agents=True,
+        other_statuses=(("429", "Too many requests wait for orders of this node."),),
     ),
     Route(
         *(f"{API_PREFIX}/orders/{{id}}/result", "admin", "The result of an order.", order_api.post_result),

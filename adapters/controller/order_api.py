@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -11,6 +13,7 @@ from skewscope.adapters.actions.orders import OrderBook
 from skewscope.adapters.controller.auth import AGENT
 from skewscope.adapters.controller.config import ANY_NODE
 from skewscope.adapters.controller.http_helpers import BadBodyError, caller_of, error_response, read_json_text
+from skewscope.adapters.controller.protocol import CONNECTION_KEY
 from skewscope.adapters.formats.order_protocol import OrderError, parse_result
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_WAIT = 10.0
 """Seconds that a request without an order is kept open."""
+MAX_POLLS = 4
+"""Maximum requests of one token that wait for the orders of one node: an agent has one, and those that it left."""
 
 
 async def list_orders(request: Request, context: "ApiContext") -> Response:
@@ -30,7 +35,11 @@ async def list_orders(request: Request, context: "ApiContext") -> Response:
     books = _books_of(context, node)
     found = [order for book in books for order in book.fetch()]
     if not found and seconds:
-        await _wait_for_any(books, seconds)
+        poller = (caller_of(request).name, node)
+        if context.polls[poller] >= MAX_POLLS:
+            return error_response(429, f"more than {MAX_POLLS} requests wait for orders of {node[:100]!r}")
+        with _count_poll(context, poller), request.scope[CONNECTION_KEY].wait_dispensably():
+            await _wait_for_any(books, seconds)
         # An order is handed out once: not to an agent that has gone meanwhile.
         if not await request.is_disconnected():
             found = [order for book in books for order in book.fetch()]
@@ -54,6 +63,17 @@ async def post_result(request: Request, context: "ApiContext") -> Response:
     if not book.report(id_, result):
         return error_response(409, "the order was not fetched, or has its result")
     return Response(status_code=204)
+
+
+@contextmanager
+def _count_poll(context: "ApiContext", poller: tuple[str, str]) -> Iterator[None]:
+    context.polls[poller] += 1
+    try:
+        yield
+    finally:
+        context.polls[poller] -= 1
+        if not context.polls[poller]:
+            del context.polls[poller]
 
 
 def _check_agent(request: Request, node: str) -> Response | None:

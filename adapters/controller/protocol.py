@@ -6,7 +6,8 @@ the rows themselves. A body is read in a thread of its own, and answered from he
 """
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -25,12 +26,18 @@ from skewscope.adapters.sources.common.push_receiver import PushQueueFullError
 
 REQUEST_TIMEOUT = 10.0
 """Seconds for a request to arrive, and then for its body."""
+MAX_HEAD = 1 << 15
+"""Maximum bytes of the head of a request."""
 MAX_OVERHEAD = 1 << 16
-"""Bytes of a request besides its body, plus as many as the body has; the first chunk is free."""
+"""Bytes of a request besides its head and its body, plus as many as the body has."""
 MAX_PIPELINED = 32
 """Maximum number of pipelined requests."""
 WRITE_TIMEOUT = 30.0
 """Seconds that an answer may wait for a client that does not read."""
+ALWAYS_ANSWERED = frozenset({b"/healthz", b"/readyz", b"/metrics"})
+"""Paths that are answered also at the limit of connections: else a full controller would look like one that is down."""
+CONNECTION_KEY = "skewscope.connection"
+"""Key of the connection in a request's scope."""
 PEER_KEY = "skewscope.peer"
 """Key of the client certificate's name in a request's scope."""
 LENGTH_HEADER = b"content-length"
@@ -99,8 +106,12 @@ class HttpConnection(HttpToolsProtocol):
     """Closes the connection of a client that does not read its answer."""
     _request_begun = False
     """Whether a request starts in the present chunk."""
+    _is_in_head = False
+    """Whether the head of a request has begun and not ended."""
     _overhead = 0
     """Bytes of a request beyond its body, less those of its body."""
+    _body_of_chunk = 0
+    """Bytes of bodies in the present chunk."""
     connection_limit: ConnectionLimit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -113,13 +124,15 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def on_message_begin(self) -> None:
-        self._request_begun, self._overhead = True, 0
+        self._request_begun, self._is_in_head, self._overhead = True, True, 0
         super().on_message_begin()
+        self.scope[CONNECTION_KEY] = self  # type: ignore[literal-required]
         certificate = self.transport.get_extra_info("peercert") if self.transport else None
         if certificate:
             self.scope[PEER_KEY] = _common_name(certificate)  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
+        self._is_in_head, self._overhead = False, 0
         self._cancel_request_timer()
         self.connection_limit.mark_busy(self)
         if len(self.pipeline) >= MAX_PIPELINED:
@@ -127,7 +140,20 @@ class HttpConnection(HttpToolsProtocol):
             raise PipelineLimitError
         self._rows_body = self._open_rows_body() if self.url == ROWS_PATH.encode() else None
         if self._rows_body is None:
+            limit = self.limit_concurrency
+            if self.url.partition(b"?")[0] in ALWAYS_ANSWERED:
+                self.limit_concurrency = None
             super().on_headers_complete()
+            self.limit_concurrency = limit
+
+    @contextmanager
+    def wait_dispensably(self) -> Iterator[None]:
+        """Marks a request that waits for something to happen: at the limit its connection is closed before others."""
+        self.connection_limit.mark_waiting(self)
+        try:
+            yield
+        finally:
+            self.connection_limit.mark_busy(self)
 
     def _open_rows_body(self) -> _RowsBody | None:
         """Starts the body of a request that can be handled directly; None for the ASGI path."""
@@ -157,21 +183,23 @@ class HttpConnection(HttpToolsProtocol):
         idle = self._rows_body is None and (self.cycle is None or self.cycle.response_complete)
         if idle and self._request_timer is None:
             self._request_timer = self.loop.call_later(REQUEST_TIMEOUT, self.transport.abort)
-        self._request_begun = False
+        self._request_begun, self._body_of_chunk = False, 0
         super().data_received(data)
-        if not self._request_begun:
-            # Headers and trailers are kept in memory as they arrive.
-            self._overhead += len(data)
-            if self._overhead > MAX_OVERHEAD:
-                self._send_and_close(
-                    error_response(431, f"more than {MAX_OVERHEAD} bytes besides the body", Connection="close")
-                )
-                return
+        # Headers and trailers are kept in memory as they arrive. A head that begins in a chunk may follow a body.
+        if self._is_in_head or not self._request_begun:
+            self._overhead += len(data) - (self._body_of_chunk if self._request_begun else 0)
+        self.connection_limit.note_head(self, self._overhead if self._is_in_head else 0)
+        limit = MAX_HEAD if self._is_in_head else MAX_OVERHEAD
+        if self._overhead > limit:
+            self.connection_limit.note_head(self, 0)
+            self._send_and_close(error_response(431, f"more than {limit} bytes besides the body", Connection="close"))
+            return
         if self._rows_body is not None and self._rows_body.timeout is None:
             self._rows_body.timeout = self.loop.call_later(REQUEST_TIMEOUT, self._on_body_timeout)
 
     def on_body(self, body: bytes) -> None:
         self._overhead -= 2 * len(body)
+        self._body_of_chunk += len(body)
         if self._rows_body is None:
             super().on_body(body)
         else:
@@ -239,7 +267,10 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self.pipeline:
+        # A request that was waiting behind the one that was answered has begun by now.
+        if self.cycle is not None and self.cycle.response_complete:
+            if isinstance(self.cycle, RequestResponseCycle):
+                self.cycle.body = bytearray()  # Nothing of what is answered is needed until the next request.
             self.connection_limit.mark_idle(self)
 
     def _cancel_request_timer(self) -> None:

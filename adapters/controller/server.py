@@ -47,6 +47,8 @@ from skewscope.kb.problems import InputError, SkewscopeError
 KEEP_ALIVE = 75
 """Seconds that a connection may be idle: agents keep theirs."""
 MAX_CONNECTIONS = 20_000
+RESERVED_CONNECTIONS = 64
+"""Connections above the limit for health checks and metrics; other requests on them are answered with 503."""
 BACKLOG = 2048
 MAX_PUSHED = 16 << 20
 """Maximum encoded bytes of a push."""
@@ -304,7 +306,8 @@ class ControllerServer(uvicorn.Server):
         """Starts to serve on sockets."""
         await self.lifespan.startup()
         # At this number uvicorn itself refuses requests.
-        self.connection_limit = ConnectionLimit(max((self.config.limit_concurrency or MAX_CONNECTIONS) - 1, 1))
+        most = max((self.config.limit_concurrency or MAX_CONNECTIONS) - 1, 1)
+        self.connection_limit = ConnectionLimit(most, RESERVED_CONNECTIONS)
         serve = asyncio.get_running_loop().create_server
         self.servers = [
             await serve(self._create_protocol, sock=handshake, backlog=BACKLOG) for handshake in sockets or ()

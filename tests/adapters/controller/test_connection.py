@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 
-from skewscope.adapters.controller import api, config, protocol
+from skewscope.adapters.controller import api, config, order_api, protocol
 from skewscope.adapters.controller import server as module
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.server import ControllerApp, create_server, open_socket
@@ -306,3 +306,66 @@ def test_one_name_cannot_take_the_event_streams_of_others(talk, monkeypatch, tmp
 
     found, _ = talk(conversation, f"auth: {{tokens: [{tokens}]}}\n")
     assert found == [200] * 3 + [429] * 2 + [200] * 2
+
+
+def test_a_head_that_does_not_end_is_refused_also_in_one_piece(talk):
+    async def conversation(reader, writer):
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * protocol.MAX_HEAD)
+        return await answer(reader), await reader.read()
+
+    ((status, told), rest), _ = talk(conversation)
+    assert (status, rest) == (431, b"")
+    assert str(protocol.MAX_HEAD) in told["error"]
+
+
+def test_a_head_after_a_long_body_in_the_same_piece_counts_alone(talk):
+    async def conversation(reader, writer):
+        parts = post(bytes(protocol.MAX_HEAD)) * 3 + ASKED
+        writer.write(parts[:-4])
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.write(parts[-4:])
+        return [(await answer(reader))[0] for _ in range(4)]
+
+    found, _ = talk(conversation)
+    assert found == [400, 400, 400, 404]
+
+
+def test_health_is_answered_where_others_are_turned_away(talk, monkeypatch):
+    monkeypatch.setattr(module, "max_connections", lambda: 1)
+
+    async def conversation(reader, writer):
+        async def ask(path):
+            writer.write(b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % path)
+            head = await reader.readuntil(b"\r\n\r\n")
+            size = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            await reader.readexactly(int(size or 0))
+            return int(head.split()[1])
+
+        return [await ask(b"/healthz"), await ask(b"/metrics")], await ask(b"/api/v1/incidents")
+
+    (health, other), _ = talk(conversation)
+    assert health == [200, 200]
+    assert other == 503
+
+
+def test_only_so_many_requests_of_an_agent_wait_for_orders(talk, monkeypatch):
+    monkeypatch.setenv("N0", TOKEN)
+
+    async def conversation(reader, writer):
+        place = writer.get_extra_info("peername")
+        text = (
+            f"GET /api/v1/orders?node=n0&wait=10 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        ).encode()
+        polls = [await asyncio.open_connection(*place) for _ in range(order_api.MAX_POLLS)]
+        for _, poll in polls:
+            poll.write(text)
+        await asyncio.sleep(0.1)
+        writer.write(text)
+        refused = await answer(reader)
+        for _, poll in polls:
+            poll.close()
+        return refused
+
+    (status, _), _ = talk(conversation, 'agents: {tokens: [{node: n0, token: "${N0}"}]}\n')
+    assert status == 429

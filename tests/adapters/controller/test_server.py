@@ -242,5 +242,50 @@ def test_who_rests_longest_makes_room_and_who_is_busy_does_not():
     assert gone == [3, 6], "there is nobody else to go"
 
 
+class FakeConnection:
+    def __init__(self, name, gone):
+        self.name, self.gone = name, gone
+
+    def abort(self):
+        self.gone.append(self.name)
+
+
+def test_whoever_waits_for_something_makes_room_where_nobody_is_idle():
+    gone = []
+    connections = ConnectionLimit(2, reserve=1)
+    busy, poll, health, last = (FakeConnection(name, gone) for name in ("busy", "poll", "health", "last"))
+    for each in (busy, poll):
+        connections.add(each)
+    connections.mark_busy(busy)
+    connections.mark_waiting(poll)
+    connections.add(health)
+    assert gone == ["poll"]
+    connections.mark_busy(health)
+    connections.add(last)
+    assert gone == ["poll"], "all are busy, and there is a reserve"
+    connections.mark_busy(last)
+    connections.add(FakeConnection("too many", gone))
+    assert gone == ["poll", "too many"]
+
+
+def test_heads_that_do_not_end_take_only_so_much_in_all(monkeypatch):
+    gone = []
+    monkeypatch.setattr("skewscope.adapters.controller.connection_limit.MAX_HEAD_BYTES", 100)
+    connections = ConnectionLimit(10)
+    first, second, third = (FakeConnection(name, gone) for name in (1, 2, 3))
+    for each in (first, second, third):
+        connections.add(each)
+    connections.note_head(first, 40)
+    connections.note_head(second, 40)
+    connections.note_head(third, 20)
+    assert gone == []
+    connections.note_head(third, 21)
+    assert gone == [1]
+    connections.note_head(second, 0)
+    connections.note_head(third, 79)
+    connections.note_head(first, 100)
+    assert gone == [1], "who is gone has nothing in memory"
+
+
 def test_files_and_sources_keep_a_part_of_what_may_be_open():
     assert max_connections() <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] * 3 // 4
