@@ -45,7 +45,6 @@ class AccessControl:
         # Found by a keyed digest: the duration of a look-up reveals nothing about the tokens.
         self._key = secrets.token_bytes(32)
         self._tokens = {self._digest(token.secret.text): token for token in config.tokens}
-        self._names = {token.name: token for token in config.tokens if token.role != AGENT}
         agents = any(token.role == AGENT for token in config.tokens)
         self._loopback = config.listen.is_loopback
         protected = not self._loopback and not config.listen.unprotected
@@ -67,10 +66,19 @@ class AccessControl:
                 raise DeniedError("unknown token", known=False)
             return _caller_of(token)
         if certificate:
-            # The certificate is valid; a name without a token belongs to the agent of the node of that name.
-            named = self._names.get(certificate)
-            return Caller(certificate, named.role) if named else Caller(certificate, AGENT, certificate)
+            return self._caller_of_certificate(certificate)
         return Caller(ANONYMOUS, self._config.anonymous)
+
+    def _caller_of_certificate(self, name: str) -> Caller:
+        """Returns the caller with a name in a valid certificate: that of a person or program, or else of a node.
+
+        Raises:
+            DeniedError: the name stands for all nodes; only a token may.
+        """
+        if name == ANY_NODE:
+            raise DeniedError(f"no certificate may have the name {name!r}", known=False)
+        role = self._config.certificate_roles.get(name)
+        return Caller(name, role) if role else Caller(name, AGENT, name)
 
     def authorise(self, caller: Caller, role: str, *, agents: bool = False) -> None:
         """Checks that a caller has a role; `agents` admits agents too.

@@ -133,6 +133,8 @@ class ControllerConfig:
     """Shards of a fleet beyond one process; None: this process judges all nodes."""
     speakers: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By group: nodes whose agents may say something of the group and its members."""
+    certificate_roles: Mapping[str, str] = field(default_factory=dict)
+    """Roles of persons and programs by the name in their client certificate; every other name is that of a node."""
 
 
 OPTIONAL_FIELDS = (
@@ -197,6 +199,7 @@ def read(path: Path) -> ControllerConfig:
         read_actions(fields, cluster, [one.name for one in targets]),
         read_fleet(fields, folder),
         _parse_speakers(fields, cluster),
+        _parse_certificate_roles(fields, cluster),
     )
     if not (listen.is_loopback or listen.unprotected):
         _check_exposure(fields, config)
@@ -428,7 +431,7 @@ def _check_unique_secrets(fields: FieldReader, placed: Iterable[tuple[FieldPath,
 
 def _parse_tokens(fields: FieldReader, folder: Path) -> Iterator[tuple[FieldPath, ApiToken]]:
     if fields.value_at(("auth",)) is not None:
-        fields.check_keys(("auth",), (), ("tokens", "anonymous"))
+        fields.check_keys(("auth",), (), ("tokens", "certificates", "anonymous"))
     seen: set[str] = set()
     for at in fields.item_paths(("auth", "tokens"), MAX_TOKENS):
         if not fields.check_keys(at, ("name", "role"), ("token", "file")):
@@ -439,6 +442,22 @@ def _parse_tokens(fields: FieldReader, folder: Path) -> Iterator[tuple[FieldPath
         seen.add(name)
         if (found := read_secret(fields, at, folder)) is not None:
             yield at, ApiToken(name, role, found)
+
+
+def _parse_certificate_roles(fields: FieldReader, cluster: Topology) -> Mapping[str, str]:
+    """Returns the roles by the names in certificates; none of them is a node, whose agent has the same name."""
+    found: dict[str, str] = {}
+    for at in fields.item_paths(("auth", "certificates"), MAX_TOKENS):
+        if not fields.check_keys(at, ("name", "role"), ()):
+            continue
+        name, role = fields.text((*at, "name")), fields.text((*at, "role"), choice=ROLES[1:])
+        if name in found or name in cluster.node or name == ANY_NODE:
+            reason = "for the second time" if name in found else "which names a node" if name != ANY_NODE else "for all"
+            fields.add_problem((*at, "name"), f"{name!r}, {reason}", "a name of its own, in a certificate")
+        found[name] = role
+    if found and fields.value_at(("tls", "clients")) is None:
+        fields.add_problem(("auth", "certificates"), "no tls.clients", "the CA of client certificates in tls.clients")
+    return found
 
 
 def _parse_agent_tokens(fields: FieldReader, folder: Path, cluster: Topology) -> Iterator[tuple[FieldPath, ApiToken]]:

@@ -100,14 +100,32 @@ async def run_command(call: CommandCall, seconds: float, environment: Mapping[st
     except TimeoutError:
         raise TargetError(f"{name}: no end within {seconds:g} s") from None
     finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(transport.get_pid(), signal.SIGKILL)
+        _kill_group(transport.get_pid(), is_reaped=transport.get_returncode() is not None)
         transport.close()
     if output.is_too_large:
         raise TargetError(f"{name}: an answer of more than {MAX_ANSWER} bytes")
     if code := transport.get_returncode():
         raise TargetError(f"{name}: exit code {code}: {show(bytes(output.errors or output.text))}")
     return output.text.decode(errors="replace")
+
+
+def _kill_group(leader: int, *, is_reaped: bool) -> None:
+    """Kills a program and what it has started in its process group.
+
+    The number of a leader that was reaped is free once its group is empty, and may be that of another process by now.
+    While its group has members, no process gets it.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if not is_reaped or not _has_process(leader):
+            os.killpg(leader, signal.SIGKILL)
+
+
+def _has_process(number: int) -> bool:
+    try:
+        os.getpgid(number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 class _CommandOutput(asyncio.SubprocessProtocol):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from skewscope.adapters.controller import config
 from skewscope.adapters.controller.config import DEFAULT_PORT, read, read_at_start
 from skewscope.adapters.inputs.recording import demo_path
 from skewscope.kb.problems import InputError
@@ -196,3 +197,19 @@ def test_no_file_is_written_over_another(written, tmp_path, text, found):
     (tmp_path / "notes.txt").write_text("of somebody")
     with pytest.raises(InputError, match=found):
         read_at_start(written(text))
+
+
+def test_a_name_in_a_certificate_has_a_role_unless_it_is_that_of_a_node(written, monkeypatch):
+    def parse(entries, tls="tls: {clients: topology.yaml}\n"):
+        with pytest.raises(InputError) as error:
+            read(written(f"{tls}auth: {{certificates: [{entries}]}}\n"))
+        return str(error.value)
+
+    monkeypatch.setattr(config, "_parse_tls", lambda *_: None)
+    whole = "tls: {clients: ca.pem}\nauth: {certificates: [{name: ops, role: admin}]}\n"
+    assert read(written(whole)).certificate_roles == {"ops": "admin"}
+    node = next(iter(read(written("")).topology.node))
+    for name in (node, "'*'"):
+        assert "a name of its own" in parse(f"{{name: {name}, role: read}}")
+    assert "second time" in parse("{name: ops, role: read}, {name: ops, role: admin}")
+    assert "tls.clients" in parse("{name: ops, role: read}", "")

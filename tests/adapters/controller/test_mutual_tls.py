@@ -19,13 +19,14 @@ TLS = "tls: {certificate: server.pem, key: server.key, clients: ca.pem}\n"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Certificates: of our authority for the server, a reader `r`, the node n0 and the stranger n9, and of another."""
+    """Certificates: of our authority for the server, a reader, the node n0 and some strangers, and of another one."""
     made = tmp_path_factory.mktemp("tls")
     for authority in ("ca", "foreign"):
         openssl(made, f"req -x509 {KEY} -days 2 -subj /CN={authority} -keyout {authority}.key -out {authority}.pem")
     (made / "names").write_text("subjectAltName=IP:127.0.0.1\n")
-    for name, authority in (("server", "ca"), ("r", "ca"), ("n0", "ca"), ("n9", "ca"), ("mallory", "foreign")):
-        openssl(made, f"req {KEY} -subj /CN={name} -keyout {name}.key -out {name}.csr")
+    ours = [(name, "ca") for name in ("server", "reader", "r", "n0", "n9", "any")]
+    for name, authority in (*ours, ("mallory", "foreign")):
+        openssl(made, f"req {KEY} -subj /CN={'*' if name == 'any' else name} -keyout {name}.key -out {name}.csr")
         signed = f"-CA {authority}.pem -CAkey {authority}.key -CAcreateserial -days 2 -extfile names"
         openssl(made, f"x509 -req -in {name}.csr {signed} -out {name}.pem")
     return made
@@ -46,7 +47,8 @@ def channel(found, folder, name):
 
 @pytest.fixture(scope="module")
 def found(folder):
-    with running(folder, TLS + AUTH, shown(folder)) as running_one:
+    named = AUTH.replace("auth:\n", "auth:\n  certificates: [{name: reader, role: read}]\n")
+    with running(folder, TLS + named, shown(folder)) as running_one:
         yield running_one
 
 
@@ -58,11 +60,16 @@ def asked(found, context, path, token=""):
         found.context = before
 
 
-@pytest.mark.slow
-def test_a_name_that_a_token_has_may_what_the_token_may(found, folder):
-    assert asked(found, shown(folder, "r"), "/api/v1/incidents") == 200
+def test_a_name_with_a_role_may_what_the_role_may_and_that_of_a_token_means_nothing(found, folder):
+    assert asked(found, shown(folder, "reader"), "/api/v1/incidents") == 200
+    assert asked(found, shown(folder, "r"), "/api/v1/incidents") == 403, "the agent of a node r, at most"
     assert asked(found, shown(folder), "/api/v1/incidents") == 401
     assert asked(found, shown(folder), "/api/v1/incidents", TOKENS["READ"]) == 200
+
+
+def test_no_certificate_speaks_for_every_node(found, folder):
+    assert asked(found, shown(folder, "any"), "/api/v1/topology") == 401
+    assert channel(found, folder, "any").post(encode([HelloFrame("n1", "b", "1")])).status == 401
 
 
 def test_a_token_that_is_brought_counts_and_not_the_certificate(found, folder):

@@ -1,6 +1,9 @@
 """Programs, files and their limits."""
 
 import asyncio
+import os
+import select
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -54,6 +57,26 @@ def test_what_a_program_left_running_ends_with_it(tmp_path):
         run_python(code, 0.5)
     time.sleep(1.0)
     assert not mark.exists()
+
+
+def test_a_number_that_another_process_has_by_now_is_not_killed():
+    """The leader of a group was reaped, its group is empty, and a new process got its number."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as other:
+        transports._kill_group(other.pid, is_reaped=True)
+        other.communicate(b"\n", timeout=10)
+        assert other.returncode == 0
+
+
+def test_what_is_left_of_a_group_ends_after_its_leader_was_reaped():
+    code = "import os, time\nif os.fork() == 0:\n os.close(1)\n time.sleep(60)"
+    ours, theirs = os.pipe()
+    leader = subprocess.Popen([sys.executable, "-c", code], pass_fds=[theirs], start_new_session=True)
+    os.close(theirs)
+    leader.wait(timeout=10)
+    assert not select.select([ours], [], [], 0.0)[0], "the child has the pipe open"
+    transports._kill_group(leader.pid, is_reaped=True)
+    assert select.select([ours], [], [], 5.0)[0], "its end is that of the child"
+    os.close(ours)
 
 
 def test_a_program_that_is_missing_is_an_error():
