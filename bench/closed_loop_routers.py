@@ -120,7 +120,11 @@ def write_config(folder: Path, rig: Rig, mode: str, probe_every: float) -> int:
         "listen": {"host": "127.0.0.1", "port": port},
         "sources": [{"kind": "scrape", "name": "engines", "targets": list(rig.pages), "period": 1}],
         "targets": [{"name": "router", **rig.target}],
-        "actions": {"mode": mode, "timing": {"probe_every": probe_every, "grace": 10.0}},
+        "actions": {
+            "mode": mode,
+            "timing": {"probe_every": probe_every, "grace": 10.0},
+            "acknowledge": {"no_shadow_evidence": "a bench"},
+        },
         "store": {"path": "skewscope.db"},
     }
     (folder / "topology.yaml").write_text(yaml.safe_dump(topology))

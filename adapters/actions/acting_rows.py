@@ -5,7 +5,7 @@ import sqlite3
 from typing import Any
 
 TABLES = ("CREATE TABLE acting_values (name TEXT PRIMARY KEY, content TEXT NOT NULL) STRICT",)
-FREEZE = "freeze"
+FREEZE, SHADOW = "freeze", "shadow"
 
 
 def save_value(connection: sqlite3.Connection, name: str, value: Any) -> None:

@@ -152,6 +152,8 @@ class ActionBook:
         """Moves the times of all actions by what the clock was set; those that go on are stored again."""
         self.actions.update({id_: one.shift(seconds) for id_, one in self.actions.items()})
         self.unsaved.update(id_ for id_, one in self.actions.items() if one.is_live)
+        if self.freeze is not None:
+            self.freeze = self.freeze.shift(seconds)
 
     def forget(self, ids: list[str]) -> None:
         """Drops actions that count for nothing any more."""

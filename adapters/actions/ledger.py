@@ -70,6 +70,13 @@ def find_actions_of(connection: sqlite3.Connection, incident: str, most: int) ->
     return found
 
 
+def list_incidents_acted_upon(connection: sqlite3.Connection, since: float) -> frozenset[str]:
+    """Returns the incidents for which something was changed that was in place since a time."""
+    query = """SELECT DISTINCT incident FROM actions
+        WHERE json_extract(told, '$.called_at') IS NOT NULL AND (ended IS NULL OR ended >= ?)"""
+    return frozenset(incident for (incident,) in connection.execute(query, (since,)))
+
+
 def count_outcomes(connection: sqlite3.Connection) -> list[dict[str, Any]]:
     """Returns how often each mitigation helped here: carried out, helped, not helped, unproven, share recovered."""
     query = """

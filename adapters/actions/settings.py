@@ -19,6 +19,8 @@ OBSERVE, PROPOSE, ACT = MODES = ("observe", "propose", "act")
 """observe: nothing is planned; propose: plans wait for an approval; act: plans are carried out within the limits."""
 MAX_RULES = 1000
 DEFAULT_CONFIDENCE = 0.9
+DEFAULT_SHADOW_DAYS = 7.0
+"""A week: load and maintenance repeat by the week."""
 LEAST_CONFIDENCE = 0.5
 """The least confidence that may be declared: an action on less than an even chance helps nobody."""
 TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
@@ -47,6 +49,10 @@ class ActionSettings:
     """Least confidence of a diagnosis for which anything is planned."""
     limits: ActionLimits = field(default_factory=ActionLimits)
     timing: Timing = field(default_factory=Timing)
+    shadow_days: float = DEFAULT_SHADOW_DAYS
+    """Days that a shadow run has to cover before a target may act."""
+    no_shadow_evidence: str = ""
+    """Why targets may act without a shadow run; '' where they may not."""
 
     def mode_of(self, condition: str, rule: str, target: str, kind: str) -> str:
         """Returns the mode of a change."""
@@ -87,7 +93,8 @@ def read_actions(fields: FieldReader, topology: Topology, targets: Iterable[str]
     at: FieldPath = ("actions",)
     if fields.value_at(at) is None:
         return ActionSettings()
-    optional = ("mode", "modes", "confidence", "limits", "minimum_healthy", "breaker", "windows", "timing", "note")
+    limited = ("limits", "minimum_healthy", "breaker", "windows", "timing")
+    optional = ("mode", "modes", "confidence", *limited, "shadow_days", "acknowledge", "note")
     if not fields.check_keys(at, (), optional):
         return ActionSettings()
     return ActionSettings(
@@ -96,7 +103,17 @@ def read_actions(fields: FieldReader, topology: Topology, targets: Iterable[str]
         read_number(fields, (*at, "confidence"), DEFAULT_CONFIDENCE, (LEAST_CONFIDENCE, 1.0)),
         _read_limits(fields, at, topology),
         _read_timing(fields, (*at, "timing")),
+        read_number(fields, (*at, "shadow_days"), DEFAULT_SHADOW_DAYS, (0.01, 366.0)),
+        _read_acknowledged(fields, (*at, "acknowledge")),
     )
+
+
+def _read_acknowledged(fields: FieldReader, at: FieldPath) -> str:
+    """Returns the reason for which targets may act without a shadow run; '' for none."""
+    if fields.value_at(at) is None:
+        return ""
+    fields.check_keys(at, ("no_shadow_evidence",))
+    return fields.required_text((*at, "no_shadow_evidence"))
 
 
 def _read_mode_rules(fields: FieldReader, at: FieldPath, targets: list[str]) -> Iterable[ModeRule]:

@@ -210,7 +210,7 @@ class ActionSteps:
         waiting = replace(action, waiting=why, next_try=self.view.t + 1.0)
         # Reasons differ in their seconds and counts from tick to tick.
         if drop_numbers(why) != drop_numbers(action.waiting):
-            self.book.counts.blocks.update(reasons)
+            self.book.counts.blocks.update(set(reasons))
             await self._settle(action, waiting.note(self.view.t, f"waits: {why}"), f"action waits: {why}")
         else:
             self.book.replace(action, waiting)

@@ -1,14 +1,17 @@
 """Actions of a controller: their coordinator, and its connections to config, store, ticks and other controllers."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from skewscope.adapters.actions.acting_rows import FREEZE
+from skewscope.adapters.actions.acting_rows import FREEZE, SHADOW
 from skewscope.adapters.actions.action_book import STARTING, ActionStoreError
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.effect import EffectMeter
 from skewscope.adapters.actions.planner import Planner
+from skewscope.adapters.actions.settings import ACT
+from skewscope.adapters.actions.shadow_evidence import MAX_KEPT, find_unproven_targets
 from skewscope.adapters.controller.action_failover import ActionFailover, SharedActions
 from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
 from skewscope.adapters.controller.persistence import StoreWriter
@@ -51,6 +54,17 @@ class StoreAdapter:
         if trouble:
             raise ActionStoreError(trouble)
 
+    async def save_value(self, value: tuple[str, Any], t: float, who: str, what: str) -> None:
+        """Stores a named value in the store alone, None to remove it, with a line of the audit log.
+
+        Raises:
+            ActionStoreError: it could not be written.
+        """
+        try:
+            await self.write(lambda writer: writer.store.write_acting_value(t, who, what, value))
+        except StoreError as error:
+            raise ActionStoreError(str(error)) from None
+
     async def save_freeze(self, freeze: Freeze | None, t: float, who: str, what: str) -> None:
         """Stores a freeze durably, or that there is none, with a line of the audit log.
 
@@ -60,8 +74,8 @@ class StoreAdapter:
         content = None if freeze is None else freeze_to_json(freeze)
         trouble = ""
         try:
-            await self.write(lambda writer: writer.store.write_acting_value(t, who, what, (FREEZE, content)))
-        except StoreError as error:
+            await self.save_value((FREEZE, content), t, who, what)
+        except ActionStoreError as error:
             trouble = str(error)
         if self.shared is not None:
             await self.shared.save_freeze(freeze)
@@ -82,6 +96,10 @@ class ActionService:
     effects: EffectMeter | None = field(init=False)
     failover: ActionFailover | None = field(init=False)
     context: tuple[ContextFact, ...] = ()
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+    """Summaries of shadow runs, oldest first."""
+    shadowing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held during a shadow run."""
 
     def __post_init__(self) -> None:
         config = self.config
@@ -121,6 +139,7 @@ class ActionService:
     def take_over(self, before: "ActionService") -> None:
         """Takes over the actions of the service before it."""
         self.coordinator.take_over(before.coordinator)
+        self.evidence = before.evidence
         if self.failover is not None and before.failover is not None:
             self.failover.take_over(before.failover)
 
@@ -133,15 +152,28 @@ class ActionService:
         incidents = [one.id for one in store.open_incidents()]
         found = store.actions(now - self.config.actions.limits.memory, incidents)
         self.coordinator.book.freeze = store.freeze()
+        self.evidence = store.shadow_runs()
+        check_evidence(self.config, self.evidence)
         self.coordinator.resume(found, now)
         if self.failover is not None:
             self.failover.own = {one.id: one for one in found}
 
-    def check_change(self, config: ControllerConfig) -> None:
-        """Checks that another config leaves each target there that an action has changed.
+    async def add_evidence(self, summary: dict[str, Any], t: float, who: str) -> None:
+        """Keeps the summary of a shadow run.
 
         Raises:
-            InputError: it drops one, or names another system for it, whose change nobody could take back any more.
+            ActionStoreError: it could not be stored.
+        """
+        kept = [*self.evidence, summary][-MAX_KEPT:]
+        await self.store.save_value((SHADOW, kept), t, who, f"shadow run over {summary['days']:g} days")
+        self.evidence = kept
+
+    def check_change(self, config: ControllerConfig) -> None:
+        """Checks that another config leaves each target there that an action has changed, and that what may act may.
+
+        Raises:
+            InputError: it drops one, or names another system for it, whose change nobody could take back any more; or
+                a target may act without a shadow run.
         """
         problems = []
         for one in self.coordinator.actions.values():
@@ -151,6 +183,7 @@ class ActionService:
                 problems.append(Problem(str(config.path), 0, "targets", found, "each target that is in use", hint))
         if problems:
             raise InputError(problems)
+        check_evidence(config, self.evidence)
 
     def step(self, result: TickResult) -> None:
         """Lets the actions go on after a tick; `context` then holds what the policies of the next one are told.
@@ -202,3 +235,21 @@ def describe_orphaning(change: Change, before: Iterable[ComponentConfig], after:
     was = set(list_identity(present.kind, present.settings))
     others = sorted(name for name, value in list_identity(named.kind, named.settings) if (name, value) not in was)
     return f"another system for {present.name!r} (its {', '.join(others)} changed)"
+
+
+def check_evidence(config: ControllerConfig, evidence: Sequence[Mapping[str, Any]]) -> None:
+    """Checks that a shadow run has shown what the mode `act` would do at each target that may act.
+
+    Raises:
+        InputError: one may, and none has.
+    """
+    settings = config.actions
+    missing = find_unproven_targets(settings, [one.name for one in config.targets], evidence)
+    if missing:
+        found = f"{ACT} at {', '.join(missing[:5])} without a shadow run over {settings.shadow_days:g} days"
+        hint = (
+            f"Run in the mode observe or propose, then `skewscope act shadow --since {settings.shadow_days:g}d`; "
+            "or say why it may act without: acknowledge: {no_shadow_evidence: REASON}"
+        )
+        expected = "evidence in the store, or a reason under acknowledge"
+        raise InputError([Problem(str(config.path), 0, "actions.mode", found, expected, hint)])

@@ -22,6 +22,7 @@ from skewscope.adapters.controller import (
     health_overview,
     metrics,
     order_api,
+    shadow_api,
     silence_api,
 )
 from skewscope.adapters.controller.auth import ANONYMOUS
@@ -445,6 +446,12 @@ ROUTES = (
     ),
     Route(
         *(f"{API_PREFIX}/actions/outcomes", "read", "How often each mitigation helped here.", action_api.list_outcomes),
+    ),
+    Route(*(f"{API_PREFIX}/actions/shadow", "read", "Shadow runs that are kept as evidence.", shadow_api.list_runs)),
+    Route(
+        *(f"{API_PREFIX}/actions/shadow", "approve", "What acting would have done; kept.", shadow_api.start_run),
+        method="POST",
+        other_statuses=(("409", "Another run is under way."), ("504", "It took too long.")),
     ),
     Route(*(f"{API_PREFIX}/targets", "read", "What actions may change, and its state.", action_api.list_targets)),
     Route(

@@ -367,6 +367,16 @@ class Store:
             found = acting_rows.load_value(self._connection, acting_rows.FREEZE)
             return None if found is None else parse_freeze(found)
 
+    def shadow_runs(self) -> list[dict[str, Any]]:
+        """Returns the summaries of shadow runs that are kept as evidence, oldest first.
+
+        Raises:
+            InputError: the store is damaged.
+        """
+        with self._report_damage():
+            found = acting_rows.load_value(self._connection, acting_rows.SHADOW)
+            return [{**one, "days": float(one["days"]), "targets": list(one["targets"])} for one in found or ()]
+
     def _load_elapsed(self) -> ElapsedTime:
         with self._report_damage():
             row = self._connection.execute("SELECT seconds, at FROM elapsed").fetchone()
@@ -499,6 +509,17 @@ class StoreReader:
         """Returns one action as JSON values; None if there is none."""
         with self.connect() as connection:
             return ledger.find_action(connection, id_)
+
+    def incidents_acted_upon(self, since: float) -> frozenset[str]:
+        """Returns the incidents for which something was changed that was in place since a time."""
+        with self.connect() as connection:
+            return ledger.list_incidents_acted_upon(connection, since)
+
+    def find_begin(self, otherwise: float) -> float:
+        """Returns the time of the first line of the audit log, when the store began; another one for an empty store."""
+        with self.connect() as connection:
+            row = connection.execute("SELECT t FROM audit ORDER BY number LIMIT 1").fetchone()
+            return otherwise if row is None else float(row[0])
 
     def action_outcomes(self) -> list[dict[str, Any]]:
         """Returns how often each mitigation helped here."""

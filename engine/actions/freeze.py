@@ -1,7 +1,7 @@
 """A freeze: no new change begins until it is thawed, or until its time is over. An immutable value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from skewscope.engine.model.incident import rfc3339
@@ -22,6 +22,11 @@ class Freeze:
     def covers(self, t: float) -> bool:
         """Returns whether it holds at a time."""
         return self.until is None or t < self.until
+
+    def shift(self, seconds: float) -> "Freeze":
+        """Returns it after the clock was set by some seconds: it lasts as long as it was asked for."""
+        until = None if self.until is None else self.until + seconds
+        return replace(self, since=self.since + seconds, until=until)
 
     def describe(self) -> str:
         """Returns it as a sentence: who, until when, why."""

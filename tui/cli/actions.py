@@ -11,6 +11,7 @@ from skewscope.kb.problems import SkewscopeError
 from skewscope.tui.cli.controller import FILE, ControllerGroup
 from skewscope.tui.cli.controller_client import ControllerAddress, ask_controller, connection_options, expect_list
 from skewscope.tui.cli.options import CommandT, json_option, load_catalogue, parse_duration
+from skewscope.tui.cli.shadow import shadow
 from skewscope.tui.cli.terminal import EXIT_OK, EXIT_PROBLEMS, output_width, print_json, print_lines
 from skewscope.tui.render.text import Line, line
 
@@ -203,6 +204,9 @@ def plan(controller: ControllerAddress, incident: str, as_json: bool) -> None:
 
         print_lines(_checked(lambda: dry_run_lines(answer)), wrapped=True)
     click.get_current_context().exit(EXIT_OK if changes else EXIT_PROBLEMS)
+
+
+act.add_command(shadow)
 
 
 @act.command("targets")

@@ -135,3 +135,14 @@ def test_it_is_stored_with_its_audit_line_and_shared_with_the_next_leader(tmp_pa
     damaged = ledger.load_freeze()
     assert damaged is not None
     assert damaged.covers(T0)
+
+
+def test_a_clock_that_is_set_back_makes_a_freeze_no_longer():
+    world = ActingWorld(settings=ACT)
+    world.run(30)
+    freeze(world, until=world.t + 60)
+    world.t -= 3600.0
+    world.run(30)
+    assert world.coordinator.book.find_freeze(world.t) is not None
+    world.run(60)
+    assert world.coordinator.book.find_freeze(world.t) is None

@@ -435,3 +435,29 @@ actions: {{mode: propose, timing: {{hold: 25}}}}
         # The program writes the file while it is read.
         second.until(lambda: '"serving": true' in file.read_text(), 60)
         second.until(lambda: shown(second) == [("a-1", "undone")])
+
+
+def test_the_mode_act_needs_a_shadow_run_at_the_start_and_at_a_reload(tmp_path):
+    world = ActingWorld()
+    path = tmp_path / "store.db"
+    target = ComponentConfig(
+        "exec", "front", ExecSettings(ExternalSettings(TargetSettings("front", (("r0", "w0"),))), ("true",))
+    )
+    config = ControllerConfig(path, path, world.topology, targets=(target,), actions=ACT)
+
+    def build(config):
+        return ActionService(config, catalogue(), StoreAdapter(lambda _do: asyncio.sleep(0)))
+
+    store = Store(path)
+    with pytest.raises(InputError, match="act at front without a shadow run over 7 days"):
+        build(config).load(store, T0)
+    reasoned = replace(config, actions=replace(ACT, no_shadow_evidence="a test"))
+    build(reasoned).load(store, T0)
+    observing = build(replace(config, actions=ActionSettings()))
+    observing.load(store, T0)
+    with pytest.raises(InputError, match="no_shadow_evidence: REASON"):
+        observing.check_change(config)
+    store.write_acting_value(T0, "ann", "shadow run", ("shadow", [{"days": 7.5, "targets": ["front"]}]))
+    acting = build(config)
+    acting.load(store, T0)
+    acting.check_change(config)

@@ -11,12 +11,14 @@ from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.actions.readings import TargetReadings
 from skewscope.adapters.actions.settings import ActionSettings
-from skewscope.adapters.controller import action_api, freeze_api
+from skewscope.adapters.controller import action_api, freeze_api, shadow_api
 from skewscope.adapters.controller.auth import Caller
 from skewscope.adapters.controller.http_helpers import CALLER_KEY
+from skewscope.adapters.controller.store import Store, StoreReader
 from skewscope.engine.actions.action import action_to_json
 from skewscope.kb.loader import catalogue
 from tests.adapters.actions.test_dry_run import INCIDENT, TOPOLOGY, NoStore
+from tests.support.acting_world import ActingWorld, SimulatedFault, build_incident
 from tests.support.action_samples import T0, build_proposal, build_refused, build_verified
 from tests.support.memory_target import MemoryTarget
 
@@ -116,6 +118,40 @@ def test_a_request_without_a_reason_or_to_a_follower_changes_nothing():
     status, found, lines = request_change(action_api.approve_action, {"why": "x"}, is_leader=False)
     assert (status, lines) == (409, [])
     assert "another controller leads" in found["error"]
+
+
+def test_a_shadow_run_over_the_store_is_kept_as_evidence(tmp_path):
+    world = ActingWorld()
+    fault = SimulatedFault("r2", world.t + 60, world.t + 400, 0.2)
+    store = Store(tmp_path / "store.db")
+    store.add_audit_entry(world.t, "controller", "started", {})
+    store.write_tick(world.t, [build_incident(fault, world.t + 500)], ())
+    kept = []
+
+    async def add_evidence(summary, _t, who):
+        kept.append((who, summary["days"], summary["targets"]))
+
+    service = SimpleNamespace(
+        coordinator=world.coordinator, shadowing=asyncio.Lock(), add_evidence=add_evidence, evidence=kept
+    )
+    controller = SimpleNamespace(actions=service, clock=SimpleNamespace(now=lambda: world.t + 86400.0))
+    context = SimpleNamespace(controller=controller, reader=StoreReader(tmp_path / "store.db"))
+
+    def run(body):
+        async def receive():
+            return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
+
+        head = [(b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "headers": head, CALLER_KEY: Caller("ann", "approve")}
+        answer = asyncio.run(shadow_api.start_run(Request(scope, receive), context))
+        return answer.status_code, json.loads(answer.body)
+
+    status, found = run({"seconds": 7 * 86400})
+    assert (status, found["days"], found["begun"], found["warning"]) == (200, 1.0, 1, "")
+    assert [one["verdict"] for one in found["acts"]] == ["in time"]
+    assert kept == [("ann", 1.0, ["router"])]
+    assert run({"seconds": 1})[0] == 400
+    assert world.router.lines == []
 
 
 def test_a_person_freezes_thaws_and_takes_everything_back():

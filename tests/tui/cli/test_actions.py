@@ -38,6 +38,36 @@ TARGET = {
     "members": [{"entity": "r2", "member": "w2", "serving": False, "weight": 10.0, "owner": "a-1"}],
 }
 
+SHADOW = {
+    "days": 7.0,
+    "until_at": "2026-11-28T12:00:00Z",
+    "incidents": 12,
+    "admitted": 3,
+    "planned": 1,
+    "begun": 1,
+    "most_in_place": 1,
+    "ended_by_itself": 1,
+    "in_time": 0,
+    "needless": 1,
+    "too_late": 0,
+    "asked": 0,
+    "blocked": 0,
+    "blocks": {"share": 2},
+    "median_fault_s": 50.0,
+    "acts": [
+        {
+            "title": "drain w2 at front",
+            "opened_at": "2026-11-25T12:00:00Z",
+            "begun_at": "2026-11-25T12:00:02Z",
+            "out_s": 65.0,
+            "fault_s": 50.0,
+            "fault_after_begin_s": 48.0,
+            "verdict": "needless",
+            "waits": ["why"],
+        }
+    ],
+}
+
 
 def answer(asked):
     path = asked.path.partition("?")[0].removeprefix("/api/v1")
@@ -45,6 +75,8 @@ def answer(asked):
         return 401, {"error": "unknown token"}
     if asked.method == "POST":
         verb = path.rpartition("/")[2]
+        if verb == "shadow":
+            return 200, SHADOW
         if path.count("/") == 2:
             text = "frozen by ann until it is thawed: release night"
             shown = {"freeze": None if verb == "thaw" else {"text": text}, "warning": ""}
@@ -230,3 +262,14 @@ def test_freeze_thaw_and_break_glass_are_one_call_each():
     assert "a-fedcba987654: drain w1 at front: undoing." in done.output
     assert act("undo", "--why", "x")[0].exit_code == 2
     assert act("freeze", "--why", "x", "--for", "soon")[0].exit_code == 2
+
+
+def test_a_shadow_run_is_asked_for_and_shown_in_a_small_terminal():
+    done, asked = act("shadow", "--since", "7d", columns=80)
+    assert (done.exit_code, asked[0].path, asked[0].body) == (0, "/api/v1/actions/shadow", {"seconds": 604800.0})
+    assert done.output.splitlines()[0] == "shadow run over 7 days to 11-28 12:00:00 UTC: nothing was called"
+    assert "drain w2 at front  12:00:02  65 s     48 s        needless" in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+    done, _ = act("shadow", "--json")
+    assert json.loads(done.output)["needless"] == 1
+    assert act("shadow", "some-recording")[0].exit_code == 2
