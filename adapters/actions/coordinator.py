@@ -36,6 +36,7 @@ from skewscope.engine.actions.action import (
     VERIFIED,
     Action,
 )
+from skewscope.engine.actions.approval import add_approval
 from skewscope.engine.actions.obstacles import list_past_obstacles
 from skewscope.engine.actions.planning import Option
 from skewscope.engine.advice.advice import ContextFact
@@ -151,7 +152,7 @@ class Coordinator:
         incident = self.view.incidents.get(action.reason.incident)
         if incident is None or action.state != PROPOSED or not action.waiting or self.steps.mode_of(action) != ACT:
             return None
-        return self.steps.find_doubt(incident)
+        return self.steps.find_hold(action, incident)
 
     def _list_unsaved(self) -> Iterator[tuple[Action, Action, str]]:
         """Yields the actions that went on while the store could not be written."""
@@ -310,7 +311,7 @@ class Coordinator:
         t = self.view.t
         if action is None or t < action.created:
             return  # The clock was set back meanwhile: it is planned again.
-        doubt = self.steps.find_doubt(incident) if mode == ACT else ""
+        doubt = self.steps.find_hold(action, incident) if mode == ACT else ""
         if doubt:
             action = replace(action, waiting=doubt).note(t, f"waits for a person: {doubt}")
         elif mode == ACT:
@@ -366,10 +367,11 @@ class Coordinator:
     # --- what persons ask for
 
     async def approve(self, id_: str, who: str, why: str) -> Action:
-        """Approves a proposal.
+        """Approves a proposal; where several persons have to, it waits for the others.
 
         Raises:
-            ActionRequestError: there is no such action, it is no proposal, or it must not be made any more.
+            ActionRequestError: there is no such action, it is no proposal, this person has approved it already, or it
+                must not be made any more.
         """
 
         def choose(action: Action) -> Action:
@@ -380,8 +382,9 @@ class Coordinator:
             lapsed = self.steps.lapse(action)
             if lapsed is not action:
                 raise ActionRequestError(f"{id_} cannot be approved any more: {lapsed.ending}")
-            t = self.view.t
-            return action.move(t, APPROVED, f"approved by {who}: {why}", approved_by=who, approved_at=t)
+            if who in action.approvers:
+                raise ActionRequestError(f"{who} has approved {id_} already: another person has to")
+            return add_approval(action, who, why, self.settings.persons_for(action), self.view.t)
 
         return await self._decide(id_, choose, AuditNote(self.view.t, who, f"action approved: {why}"))
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from skewscope.adapters.actions.carry_out import find_member
+from skewscope.adapters.actions.choosing import list_choices
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.planner import add_undo, describe_reason
 from skewscope.adapters.actions.readings import TargetReadings
@@ -19,19 +20,11 @@ from skewscope.adapters.targets.common.calls import describe_calls
 from skewscope.engine.actions.action import PROPOSED, Action, ActionPlan
 from skewscope.engine.actions.change import ABSENT, Change
 from skewscope.engine.actions.limits import find_blocks
-from skewscope.engine.actions.planning import (
-    Option,
-    TargetOffer,
-    build_reason,
-    describe_plan,
-    list_options,
-    widen_scope,
-)
+from skewscope.engine.actions.planning import Option, build_reason, describe_plan, widen_scope
 from skewscope.engine.model.incident import Incident
 
 DRY_RUN_ID = "dry-run"
 """Stands for the id of the action in the calls."""
-MAX_OPTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +55,7 @@ async def plan_changes(
 ) -> tuple[PlannedChange, ...]:
     """Returns the changes that could be made for an incident, in the order in which they would be tried."""
     planner = coordinator.planner
-    offers = [TargetOffer(one.name, one.members, one.support) for one in planner.targets.values()]
-    past = list(coordinator.actions.values())
-    options = list_options(incident, offers, planner.topology, planner.catalogue, past)[:MAX_OPTIONS]
+    options = list_choices(coordinator, incident)
     # All at once: they are kept while the options are planned one after another.
     names = {one.target for one in options}
     await asyncio.gather(*(readings.read(planner.targets[name]) for name in names), return_exceptions=True)

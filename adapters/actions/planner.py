@@ -8,6 +8,7 @@ from skewscope.adapters.actions.settings import OBSERVE, ActionSettings
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.adapters.targets.common.calls import Call, FileCall, describe_calls
 from skewscope.engine.actions.action import PROPOSED, Action, ActionPlan, name_action
+from skewscope.engine.actions.approval import describe_persons
 from skewscope.engine.actions.change import ABSENT, Change, MemberState, TargetState
 from skewscope.engine.actions.planning import (
     Option,
@@ -93,6 +94,9 @@ class Planner:
             raise ImpossibleChangeError(str(error)) from None
         action = Action(change.action, PROPOSED, change, reason, option.scope, plan, t, option.reversible)
         action = replace(action, fingerprint=self.fingerprints.get(target.name, ""))
+        if (persons := settings.persons_for(action)) > 1:
+            notes = (*plan.notes, describe_persons(persons))
+            action = replace(action, plan=replace(plan, notes=notes))
         return action.note(t, "planned"), mode
 
 

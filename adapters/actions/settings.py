@@ -7,6 +7,8 @@ from dataclasses import fields as dataclass_fields
 
 from skewscope.adapters.config.fields import read_number
 from skewscope.adapters.targets.common.base import Target
+from skewscope.engine.actions.action import Action
+from skewscope.engine.actions.change import CHANGE_KINDS
 from skewscope.engine.actions.lifecycle import Timing
 from skewscope.engine.actions.limits import WEEKDAYS, ActionLimits, Breaker, TimeWindow
 from skewscope.engine.actions.planning import Option
@@ -25,6 +27,9 @@ LEAST_CONFIDENCE = 0.5
 """The least confidence that may be declared: an action on less than an even chance helps nobody."""
 TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 MODE_FIELDS = ("condition", "rule", "target", "kind")
+APPROVAL_FIELDS = ("risk", "target", "kind", "condition")
+RISKS = ("low", "medium", "high")
+MAX_PERSONS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,17 @@ class ModeRule:
     kind: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """How many different persons have to approve some changes; an empty field stands for all."""
+
+    persons: int
+    risk: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+    condition: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class ActionSettings:
     """The section `actions`."""
@@ -49,6 +65,8 @@ class ActionSettings:
     """Least confidence of a diagnosis for which anything is planned."""
     limits: ActionLimits = field(default_factory=ActionLimits)
     timing: Timing = field(default_factory=Timing)
+    approvals: tuple[ApprovalRule, ...] = ()
+    """Of those that apply the one that asks most persons decides; the policy approves nothing to which one applies."""
     shadow_days: float = DEFAULT_SHADOW_DAYS
     """Days that a shadow run has to cover before a target may act."""
     no_shadow_evidence: str = ""
@@ -61,6 +79,20 @@ class ActionSettings:
             if all(not getattr(each, name) or value in getattr(each, name) for name, value in named.items()):
                 return each.mode
         return self.mode
+
+    def persons_for(self, action: Action) -> int:
+        """Returns how many persons have to approve an action; 0 where the policy may."""
+        change = action.change
+        named = {"risk": action.plan.risk, "target": change.target, "kind": change.kind}
+        named["condition"] = action.reason.condition
+        return max(
+            (
+                rule.persons
+                for rule in self.approvals
+                if all(not getattr(rule, name) or value in getattr(rule, name) for name, value in named.items())
+            ),
+            default=0,
+        )
 
     def mode_of_option(self, option: Option, incident: Incident) -> str:
         """Returns the mode of an option; what a person has to run is never more than proposed."""
@@ -94,7 +126,7 @@ def read_actions(fields: FieldReader, topology: Topology, targets: Iterable[str]
     if fields.value_at(at) is None:
         return ActionSettings()
     limited = ("limits", "minimum_healthy", "breaker", "windows", "timing")
-    optional = ("mode", "modes", "confidence", *limited, "shadow_days", "acknowledge", "note")
+    optional = ("mode", "modes", "confidence", *limited, "approvals", "shadow_days", "acknowledge", "note")
     if not fields.check_keys(at, (), optional):
         return ActionSettings()
     return ActionSettings(
@@ -103,9 +135,27 @@ def read_actions(fields: FieldReader, topology: Topology, targets: Iterable[str]
         read_number(fields, (*at, "confidence"), DEFAULT_CONFIDENCE, (LEAST_CONFIDENCE, 1.0)),
         _read_limits(fields, at, topology),
         _read_timing(fields, (*at, "timing")),
+        tuple(_read_approvals(fields, (*at, "approvals"), sorted(targets))),
         read_number(fields, (*at, "shadow_days"), DEFAULT_SHADOW_DAYS, (0.01, 366.0)),
         _read_acknowledged(fields, (*at, "acknowledge")),
     )
+
+
+def _read_approvals(fields: FieldReader, at: FieldPath, targets: list[str]) -> Iterable[ApprovalRule]:
+    for item in fields.item_paths(at, MAX_RULES):
+        if not fields.check_keys(item, ("persons",), APPROVAL_FIELDS):
+            continue
+        _check_targets(fields, item, targets)
+        choices = {"risk": RISKS, "kind": CHANGE_KINDS}
+        values = {name: fields.texts((*item, name), choice=choices.get(name, ())) for name in APPROVAL_FIELDS}
+        yield ApprovalRule(int(read_number(fields, (*item, "persons"), 1, (1, MAX_PERSONS))), **values)
+
+
+def _check_targets(fields: FieldReader, item: FieldPath, targets: list[str]) -> None:
+    for name in fields.texts((*item, "target")):
+        if name not in targets:
+            hint = fields.suggest_name(name, targets)
+            fields.add_problem((*item, "target"), f"an unknown target {name!r:.80}", "one of `targets`", hint)
 
 
 def _read_acknowledged(fields: FieldReader, at: FieldPath) -> str:
@@ -113,17 +163,14 @@ def _read_acknowledged(fields: FieldReader, at: FieldPath) -> str:
     if fields.value_at(at) is None:
         return ""
     fields.check_keys(at, ("no_shadow_evidence",))
-    return fields.required_text((*at, "no_shadow_evidence"))
+    return fields.text((*at, "no_shadow_evidence"))
 
 
 def _read_mode_rules(fields: FieldReader, at: FieldPath, targets: list[str]) -> Iterable[ModeRule]:
     for item in fields.item_paths(at, MAX_RULES):
         if not fields.check_keys(item, ("mode",), MODE_FIELDS):
             continue
-        for name in fields.texts((*item, "target")):
-            if name not in targets:
-                hint = fields.suggest_name(name, targets)
-                fields.add_problem((*item, "target"), f"an unknown target {name!r:.80}", "one of `targets`", hint)
+        _check_targets(fields, item, targets)
         values = {name: fields.texts((*item, name)) for name in MODE_FIELDS}
         yield ModeRule(fields.text((*item, "mode"), choice=MODES) or OBSERVE, **values)
 

@@ -15,6 +15,7 @@ from skewscope.adapters.actions.coordinator import Coordinator, Job
 from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.actions.settings import ACT, ActionSettings
 from skewscope.adapters.actions.shadow_target import ShadowTarget, build_shadow
+from skewscope.adapters.actions.view import JudgementState
 from skewscope.adapters.targets.common.base import Target
 from skewscope.engine.actions.action import (
     APPLIED,
@@ -152,7 +153,8 @@ class ShadowRun:
         for target in self.targets:
             target.faulty = frozenset(one.change.member for one in held if one.change.target == target.name)
         # What is changed does no usual work any more, so its rule cannot be judged.
-        self.coordinator.step(t, incidents, frozenset(one.reason.incident for one in held))
+        unknown = frozenset(one.reason.incident for one in held)
+        self.coordinator.step(t, incidents, JudgementState(unknown, quiet=unknown))
         while self._jobs:
             await self._jobs.pop(0)()
         self.seen |= actions

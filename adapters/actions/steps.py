@@ -33,6 +33,7 @@ from skewscope.engine.actions.action import (
     Action,
     Measurement,
 )
+from skewscope.engine.actions.approval import describe_persons
 from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, OURS
 from skewscope.engine.actions.grounds import list_missing_grounds
 from skewscope.engine.actions.hold_out import find_level
@@ -165,6 +166,11 @@ class ActionSteps:
         missing = missing if self.view.is_judged(incident.id) else (NOT_JUDGED, *missing)
         return "; ".join(filter(None, (*missing, witnesses.find_doubt(incident))))
 
+    def find_hold(self, action: Action, incident: Incident | None) -> str:
+        """Returns why the policy may not approve an action, so that it waits for a person; '' for nothing."""
+        doubt = self.find_doubt(incident) if incident is not None else ""
+        return doubt or describe_persons(self.settings.persons_for(action), action.approvers)
+
     # --- begin
 
     async def _begin(self, target: Target, action: Action) -> None:
@@ -185,7 +191,7 @@ class ActionSteps:
             if self.lapse(action) is not action:
                 return  # The next step lets it expire.
             incident = self.view.incidents.get(action.reason.incident)
-            doubt = self.find_doubt(incident) if incident is not None else ""
+            doubt = self.find_hold(action, incident)
             if action.approved_by == POLICY and (doubt or self.mode_of(action) == PROPOSE):
                 why = doubt or f"the mode is {PROPOSE} now"
                 waits = action.move(t, PROPOSED, why, approved_by="", approved_at=None)

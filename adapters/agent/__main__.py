@@ -54,7 +54,7 @@ def _print_line(line: object, stream: TextIO) -> None:
     """Prints a line without control characters: names in it come from files of others."""
     from skewscope.adapters.runtime.log_lines import escape_line  # noqa: PLC0415 - see `run`
 
-    print(escape_line(str(line)), file=stream)  # noqa: T201
+    print(escape_line(str(line)), file=stream)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from skewscope.adapters.actions.choosing import approve_choice, propose_choice
 from skewscope.adapters.actions.coordinator import ActionRequestError, Coordinator
 from skewscope.adapters.actions.dry_run import list_obstacles, plan_changes
 from skewscope.adapters.actions.readings import TargetReadings
@@ -24,6 +25,7 @@ from skewscope.engine.actions.freeze import freeze_to_json
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError
+from skewscope.kb.yamlfile import type_label
 
 if TYPE_CHECKING:
     from skewscope.adapters.controller.api import ApiContext
@@ -33,6 +35,8 @@ DRY_RUN_TIMEOUT = 30.0
 """Seconds in which the targets of a dry run have to answer."""
 
 PersonRequest = Callable[[str, str, str], Awaitable[Action]]
+Choice = Callable[[str, str, str, str], Awaitable[Action]]
+"""Called with an id, the person, the reason, and the option that was chosen; '' for none."""
 
 
 async def list_actions(request: Request, context: "ApiContext") -> Response:
@@ -88,10 +92,10 @@ async def plan_incident(request: Request, context: "ApiContext") -> Response:
             changes = await plan_changes(coordinator, incident, context.readings)
     except TimeoutError:
         return error_response(504, f"the targets did not answer within {DRY_RUN_TIMEOUT:g} s")
+    listed = [{"number": number, **one.as_json()} for number, one in enumerate(changes, 1)]
     obstacles = list_obstacles(coordinator, incident, changes)
     doubt = coordinator.steps.find_doubt(incident)
-    shown = [one.as_json() for one in changes]
-    return JSONResponse({"incident": incident.as_json(), "obstacles": obstacles, "doubt": doubt, "changes": shown})
+    return JSONResponse({"incident": incident.as_json(), "obstacles": obstacles, "doubt": doubt, "changes": listed})
 
 
 async def list_outcomes(_request: Request, context: "ApiContext") -> Response:
@@ -135,8 +139,24 @@ async def _describe_target(target: Target, readings: TargetReadings) -> dict[str
 
 
 async def approve_action(request: Request, context: "ApiContext") -> Response:
-    """Approves a proposal."""
-    return await _answer_request(request, context, _coordinator(context).approve)
+    """Approves a proposal, or another option in its place."""
+
+    async def approve(id_: str, who: str, why: str, option: str) -> Action:
+        coordinator = _coordinator(context)
+        return await (
+            approve_choice(coordinator, id_, option, who, why) if option else coordinator.approve(id_, who, why)
+        )
+
+    return await _answer_choice(request, context, approve)
+
+
+async def propose_action(request: Request, context: "ApiContext") -> Response:
+    """Plans the option of a person's choice for an incident."""
+
+    async def propose(id_: str, who: str, why: str, option: str) -> Action:
+        return await propose_choice(_coordinator(context), id_, option or "1", who, why)
+
+    return await _answer_choice(request, context, propose)
 
 
 async def refuse_action(request: Request, context: "ApiContext") -> Response:
@@ -155,33 +175,41 @@ async def confirm_action(request: Request, context: "ApiContext") -> Response:
 
 
 async def _answer_request(request: Request, context: "ApiContext", do: PersonRequest) -> Response:
-    id_ = request.path_params["id"]
+    """Returns the action after a person's request for one that is known."""
+    if request.path_params["id"] not in _coordinator(context).actions:
+        return error_response(404, "no such action, or it ended long ago")
+    return await _answer_choice(request, context, lambda id_, who, why, _option: do(id_, who, why), ())
+
+
+async def _answer_choice(
+    request: Request, context: "ApiContext", do: Choice, optional: tuple[str, ...] = ("option",)
+) -> Response:
     try:
-        why = _parse_why(await read_json_text(request))
+        why, option = _parse_request(await read_json_text(request), optional)
     except (BadBodyError, InputError) as error:
         return body_error_response(error)
-    if id_ not in _coordinator(context).actions:
-        return error_response(404, "no such action, or it ended long ago")
     if not context.controller.is_leader:
         return error_response(409, "another controller leads: ask that one")
     try:
-        return JSONResponse(action_to_json(await do(id_, caller_of(request).name, why)))
+        return JSONResponse(action_to_json(await do(request.path_params["id"], caller_of(request).name, why, option)))
     except ActionRequestError as error:
         return error_response(409, str(error))
 
 
-def _parse_why(body: str) -> str:
-    """Returns the reason in a body.
+def _parse_request(body: str, optional: tuple[str, ...]) -> tuple[str, str]:
+    """Returns the reason in a body, and the option that it names; '' for none.
 
     Raises:
-        InputError: there is none, or there is something else.
+        InputError: there is no reason, or there is something else.
     """
     fields = FieldReader(yamlfile.parse(body, "request"))
-    fields.check_keys((), ("why",))
-    why = fields.text(("why",))
+    fields.check_keys((), ("why",), optional)
+    why, option = fields.text(("why",)), fields.value_at(("option",))
+    if option is not None and (isinstance(option, bool) or not isinstance(option, int | str)):
+        fields.add_problem(("option",), type_label(option), "the number of a change in the plan, or its title")
     if fields.problems:
         raise InputError(fields.problems)
-    return why
+    return why, "" if option is None else str(option)
 
 
 def _coordinator(context: "ApiContext") -> Coordinator:

@@ -445,6 +445,16 @@ ROUTES = (
         other_statuses=(("504", "The targets did not answer in time."),),
     ),
     Route(
+        *(
+            f"{API_PREFIX}/incidents/{{id}}/propose",
+            "approve",
+            "Plans `option` of the plan.",
+            action_api.propose_action,
+        ),
+        method="POST",
+        other_statuses=(("409", "The option is not to be had, or something is planned already."),),
+    ),
+    Route(
         *(f"{API_PREFIX}/actions/outcomes", "read", "How often each mitigation helped here.", action_api.list_outcomes),
     ),
     Route(*(f"{API_PREFIX}/actions/shadow", "read", "Shadow runs that are kept as evidence.", shadow_api.list_runs)),
@@ -466,7 +476,7 @@ ROUTES = (
             other_statuses=(("409", "The action is in another state."),),
         )
         for verb, summary, handler in (
-            ("approve", "Approves a proposal; the body holds `why`.", action_api.approve_action),
+            ("approve", "Approves a proposal; `why`, and `option` for another one.", action_api.approve_action),
             ("refuse", "Refuses an action that has not begun.", action_api.refuse_action),
             ("undo", "Has a change in place taken back.", action_api.undo_action),
             ("done", "Says that the calls of an action were run by hand.", action_api.confirm_action),

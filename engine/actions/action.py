@@ -152,6 +152,8 @@ class Action:
     """The member before the change; stored before the first call."""
     approved_by: str = ""
     """Who approved: a name, or `policy` in the mode `act`."""
+    approvers: tuple[str, ...] = ()
+    """The persons who have approved it so far, each once."""
     approved_at: float | None = None
     started_at: float | None = None
     """When the intent was stored."""
@@ -256,6 +258,7 @@ def action_to_json(action: Action) -> dict[str, Any]:
         "created_at": rfc3339(action.created),
         **{name: getattr(action, name) for name in SIMPLE_FIELDS},
         "before": None if action.before is None else _plain(action.before) | {"details": dict(action.before.details)},
+        "approvers": list(action.approvers),
         "measurement": _plain(action.measurement) | {"recovery": action.measurement.recovery},
         "history": [{"t": t, "time": rfc3339(t), "what": what} for t, what in action.history],
     }
@@ -316,6 +319,7 @@ def parse_action(data: Mapping[str, Any]) -> Action:
         before=None
         if before is None
         else MemberState(**{**before, "details": tuple(sorted(before["details"].items()))}),
+        approvers=tuple(data.get("approvers", ())),
         measurement=Measurement(**measured),
         history=tuple((float(one["t"]), str(one["what"])) for one in data["history"]),
         **simple,

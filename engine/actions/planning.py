@@ -44,6 +44,12 @@ class Option:
     by_hand: bool = False
     """Whether a person runs the calls."""
 
+    @property
+    def title(self) -> str:
+        """What it does, in a few words, as `Action.title`."""
+        share = f" to {100 * self.share:.0f} %" if self.share else ""
+        return f"{self.kind} {self.member}{share} at {self.target}"
+
 
 def list_options(
     incident: Incident,

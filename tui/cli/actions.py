@@ -76,6 +76,40 @@ def why_option(command: CommandT) -> CommandT:
     return option(command)
 
 
+@act.command("approve")
+@connection_options
+@click.argument("id_", metavar="ID")
+@why_option
+@click.option("--option", metavar="K", help="Approve this option of `act plan` instead: its number, or its title.")
+@json_option
+def approve(controller: ControllerAddress, id_: str, why: str, option: str | None, as_json: bool) -> None:
+    """Approve a proposal; it begins as soon as its limits allow.
+
+    Where the config asks for two persons, it waits for the second one.
+
+    For example: `skewscope act approve a-0123456789ab --why "looked at it"`.
+    """
+    body = {"why": why} | ({"option": option} if option else {})
+    answer = ask_controller(controller, "POST", f"{_path(id_)}/approve", body)
+    print_json(answer) if as_json else _print_decision(str(answer.get("id", id_)), answer)
+
+
+@act.command("propose")
+@connection_options
+@click.argument("incident", metavar="INCIDENT")
+@why_option
+@click.option("--option", metavar="K", default="1", show_default=True, help="Number or title, of `act plan`.")
+@json_option
+def propose(controller: ControllerAddress, incident: str, why: str, option: str, as_json: bool) -> None:
+    """Plan a change of your choice for an incident; it waits for an approval, and for its limits.
+
+    For example: `skewscope act plan INCIDENT`, then `skewscope act propose INCIDENT --option 2 --why REASON`.
+    """
+    path = f"{INCIDENTS_PATH}/{quote(incident, safe='')}/propose"
+    answer = ask_controller(controller, "POST", path, {"why": why, "option": option})
+    print_json(answer) if as_json else _print_decision(str(answer.get("id", "")), answer)
+
+
 def _person_command(name: str, summary: str) -> Callable[..., None]:
     """Defines a command that asks a controller to do something with an action."""
 
@@ -100,7 +134,6 @@ def _print_decision(id_: str, answer: Any) -> None:
     print_lines([line(f"{id_}: {describe_action(_parse(answer))}.", "ok")], wrapped=True)
 
 
-approve = _person_command("approve", "Approve a proposal; it begins as soon as its limits allow.")
 refuse = _person_command("refuse", "Refuse an action that has not begun.")
 done = _person_command("done", "Say that the calls of an action, or of its undo, were run by hand.")
 
@@ -327,7 +360,8 @@ def _next_step(action: Any) -> str:
     from skewscope.engine.actions.by_hand import awaits_person  # noqa: PLC0415
 
     if action.state == "proposed":
-        return f"skewscope act approve {action.id} --why REASON, or act refuse"
+        others = f"other options: skewscope act plan {quote(action.reason.incident, safe='#@:')}"
+        return f"skewscope act approve {action.id} --why REASON, or act refuse; {others}"
     if action.state == "approved":
         return f"skewscope act refuse {action.id} --why REASON"
     if awaits_person(action):

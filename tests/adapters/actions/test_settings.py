@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from skewscope.adapters.actions.settings import ActionSettings
+from skewscope.adapters.actions.settings import ActionSettings, ApprovalRule
 from skewscope.adapters.controller import config
 from skewscope.engine.actions.limits import TimeWindow
 from skewscope.kb.problems import InputError
@@ -53,8 +53,13 @@ actions:
   breaker: {failures: 5, within: 100, pause: 200}
   windows: [{from: "22:00", to: "06:30", days: [mon, tue]}]
   timing: {time_to_live: 600, hold: 30}
+  approvals: [{persons: 2, risk: [high], kind: [drain]}]
+  shadow_days: 3
+  acknowledge: {no_shadow_evidence: a rig}
 """,
     ).actions
+    assert found.approvals == (ApprovalRule(2, risk=("high",), kind=("drain",)),)
+    assert (found.shadow_days, found.no_shadow_evidence) == (3.0, "a rig")
     assert (found.mode, found.confidence) == ("propose", 0.95)
     assert found.mode_of("tp-straggler", "other", "front", "drain") == "act"
     assert found.mode_of("tp-straggler", "a-rule", "front", "evict") == "observe"
@@ -79,6 +84,9 @@ actions:
         ("actions: {windows: [{from: '22:00', to: '06:00', days: [someday]}]}", 5, "'someday'"),
         ("actions: {timing: {time_to_live: -1}}", 5, "a whole number (-1)"),
         ("actions: {limits: {at_onse: 1}}", 5, "at_onse"),
+        ("actions: {approvals: [{persons: 0}]}", 5, "a whole number (0)"),
+        ("actions: {approvals: [{persons: 2, risk: [huge]}]}", 5, "'huge'"),
+        ("actions: {approvals: [{persons: 2, target: [frnt]}]}", 5, "an unknown target 'frnt'"),
     ],
 )
 def test_each_mistake_is_told_with_its_line(tmp_path, text, line, found):

@@ -75,6 +75,8 @@ def answer(asked):
         return 401, {"error": "unknown token"}
     if asked.method == "POST":
         verb = path.rpartition("/")[2]
+        if verb == "propose":
+            return 200, ACTIONS[2]
         if verb == "shadow":
             return 200, SHADOW
         if path.count("/") == 2:
@@ -273,3 +275,12 @@ def test_a_shadow_run_is_asked_for_and_shown_in_a_small_terminal():
     done, _ = act("shadow", "--json")
     assert json.loads(done.output)["needless"] == 1
     assert act("shadow", "some-recording")[0].exit_code == 2
+
+
+def test_another_option_is_named_by_its_number():
+    done, asked = act("approve", PROPOSAL.id, "--option", "2", "--why", "milder")
+    assert (done.exit_code, asked[0].body) == (0, {"why": "milder", "option": "2"})
+    done, asked = act("propose", "tp-straggler@n2#1", "--option", "2", "--why", "at once")
+    assert asked[0].path == "/api/v1/incidents/tp-straggler%40n2%231/propose"
+    assert done.output.startswith(f"{PROPOSAL.id}: drain w2 at front: proposed")
+    assert asked[0].body == {"why": "at once", "option": "2"}
