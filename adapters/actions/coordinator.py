@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from itertools import islice
 
 from skewscope.adapters.actions.action_book import (
     ActionBook,
@@ -47,6 +48,8 @@ __all__ = ["ActionRequestError", "ActionStore", "ActionStoreError", "Coordinator
 
 CLOSE_WAIT = 10.0
 """Seconds that jobs under way may take when the controller stops."""
+MAX_IDLE = 1000
+"""Incidents for which it is told why nothing is planned."""
 REPLAN_WAIT = 10.0
 """Seconds before a plan that could not be made is tried again."""
 
@@ -172,11 +175,11 @@ class Coordinator:
         found: dict[str, tuple[Option, Incident]] = {}
         if self.settings.is_observing or self.book.find_freeze(t):
             return found
+        past = self._past_by_incident()
         for incident in self._plannable(t):
-            past = [one for one in self.actions.values() if one.reason.incident == incident.id]
             options = [
                 option
-                for option in self.planner.list_options(incident, past, self.settings)
+                for option in self.planner.list_options(incident, past.get(incident.id, ()), self.settings)
                 if (incident.id, option.kind, option.target, option.member) not in self._impossible
             ]
             if options:
@@ -211,17 +214,25 @@ class Coordinator:
 
     def _plannable(self, t: float) -> list[Incident]:
         """Returns the incidents for which nothing is planned yet, the surest and worst first."""
+        past = self._past_by_incident()
         found = [
             one
             for one in self.view.incidents.values()
-            if self._replan_at.get(one.id, t) <= t and self.settings.admits(one) and not self._find_refusals(one)
+            if self._replan_at.get(one.id, t) <= t
+            and self.settings.admits(one)
+            and not self._find_refusals(one, past.get(one.id, ()))
         ]
         # Of two that are about as sure the worse one comes first: limits may leave room for one only.
         return sorted(found, key=lambda one: (-round(one.confidence, 1), -abs(one.impact.change or 0.0), one.id))
 
-    def _find_refusals(self, incident: Incident) -> tuple[str, ...]:
+    def _past_by_incident(self) -> dict[str, list[Action]]:
+        found: dict[str, list[Action]] = {}
+        for one in self.actions.values():
+            found.setdefault(one.reason.incident, []).append(one)
+        return found
+
+    def _find_refusals(self, incident: Incident, past: Sequence[Action]) -> tuple[str, ...]:
         """Returns why nothing is planned for an incident that the settings admit, one sentence each."""
-        past = [one for one in self.actions.values() if one.reason.incident == incident.id]
         view, id_ = self.view, incident.id
         blind = ("it cannot be judged at present",) if id_ in view.judgement.unknown else ()
         held = view.held_since(id_)
@@ -229,14 +240,14 @@ class Coordinator:
 
     def list_obstacles(self, incident: Incident) -> tuple[str, ...]:
         """Returns why nothing is planned for an incident now, one sentence each; empty if something will be."""
-        found = (*self.settings.find_obstacles(incident), *self._find_refusals(incident))
+        past = [one for one in self.actions.values() if one.reason.incident == incident.id]
+        found = (*self.settings.find_obstacles(incident), *self._find_refusals(incident, past))
         if freeze := self.book.find_freeze(self.view.t):
             found = (freeze.describe(), *found)
         if found:
             return found
         if self.settings.is_observing:
             return (f"the mode is {OBSERVE}: set it to {PROPOSE} in the section actions of the config",)
-        past = [one for one in self.actions.values() if one.reason.incident == incident.id]
         options = self.planner.list_options(incident, past, self.settings)
         keys = [(incident.id, option.kind, option.target, option.member) for option in options]
         if any(key not in self._impossible for key in keys):
@@ -248,10 +259,11 @@ class Coordinator:
         return tuple(self._impossible[key] for key in keys) or (nothing,)
 
     def list_idle(self) -> dict[str, tuple[str, ...]]:
-        """Returns, for each diagnosis that fires and for which nothing is under way, why nothing is planned."""
+        """Returns why nothing is planned, for each diagnosis that fires and has no action; of many for the first ones."""
         busy = {one.reason.incident for one in self.actions.values() if one.is_live}
-        firing = [one for one in self.view.incidents.values() if one.state == "firing" and not one.is_symptom]
-        found = {one.id: self.list_obstacles(one) for one in firing if one.id not in busy}
+        firing = (one for one in self.view.incidents.values() if one.state == "firing" and not one.is_symptom)
+        idle = islice((one for one in firing if one.id not in busy), MAX_IDLE)
+        found = {one.id: self.list_obstacles(one) for one in idle}
         return {id_: why for id_, why in found.items() if why}
 
     def _start(self, work: _Work, job: Job) -> None:
@@ -321,7 +333,8 @@ class Coordinator:
         async with self.steps.starting:
             # The target took its time: by now the incident may be another one, or have its action.
             now = self.view.incidents.get(incident.id)
-            wanted = now is not None and self.settings.admits(now) and not self._find_refusals(now)
+            past = self._past_by_incident().get(incident.id, [])
+            wanted = now is not None and self.settings.admits(now) and not self._find_refusals(now, past)
             if self.may_act() and wanted:
                 await self.book.settle(None, action, note)
 

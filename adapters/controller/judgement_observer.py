@@ -9,13 +9,16 @@ from skewscope.adapters.actions.view import JudgementState
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.engine.actions.grounds import find_decisive_unknowns
-from skewscope.engine.engine import Engine
+from skewscope.engine.engine import Engine, SignalSeries
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.verdict import UNKNOWN, YES
 
 MAX_STEP = 10.0
 """Seconds that count for one tick, whatever the clock does."""
+MAX_ROOTS = 200
+"""Diagnoses whose counter-evidence is looked at in one tick, the surest first: more are no ground for an act."""
+TOO_MANY = ("any counter-evidence holds, since too many diagnoses fire",)
 
 
 @dataclass
@@ -29,7 +32,10 @@ class JudgementObserver:
     """By name of a place: elapsed seconds at its first sample."""
     _counters: dict[str, Index] = field(default_factory=dict)
     """Positions of the series of each place."""
-    _version: tuple[int, tuple[int, int]] | None = None
+    _known: tuple[Engine, frozenset[str], tuple[int, int]] | None = None
+    """The engine, the places and the version of its series that were looked through."""
+    _members: dict[str, dict[int, str]] = field(default_factory=dict)
+    """By kind: the names of the places, by the numbers of their entities."""
 
     def observe(
         self,
@@ -45,33 +51,41 @@ class JudgementObserver:
         firing = [one for one in incidents if one.state == "firing"]
         verdicts = {one.id: check.verdict(one) for one in firing if check.has_rule(one)}
         roots = [one for one in firing if one.explained_by is None and not one.is_symptom]
-        undecided = {one.id: found for one in roots if (found := self._list_undecided(engine, one, check))}
+        roots.sort(key=lambda one: -one.confidence)
+        undecided = {one.id: found for one in roots[:MAX_ROOTS] if (found := self._list_undecided(engine, one, check))}
+        undecided |= {one.id: TOO_MANY for one in roots[MAX_ROOTS:]}
         return JudgementState(
             frozenset(id_ for id_, each in verdicts.items() if each == UNKNOWN),
             frozenset(id_ for id_, each in verdicts.items() if each != YES),
             frozenset(inherited),
             self._time.seconds,
-            {one.id: age for one in roots if (age := self._age_of(t, engine, one.name)) is not None},
+            {one.id: age for one in roots[:MAX_ROOTS] if (age := self._age_of(t, engine, one.name)) is not None},
             undecided,
         )
 
     def _find_series(self, engine: Engine) -> None:
-        version = id(engine), engine.series_version
-        if version == self._version or not self.places:
+        known = engine, self.places, engine.series_version
+        if known == self._known or not self.places:
             return
-        self._version = version
+        if self._known is None or self._known[:2] != known[:2]:
+            self._members = {}
+        self._known = known
         found: dict[str, list[int]] = {}
         for series in engine.list_series():
-            shown = {
-                number: engine.display_name(series.kind, series.entity_names[number])[1]
-                for number in set(series.entity.tolist())
-            }
-            for number, position in zip(series.entity.tolist(), series.position.tolist(), strict=True):
-                if shown[number] in self.places:
-                    found.setdefault(shown[number], []).append(position)
+            names = self._names_of(engine, series)
+            here = np.isin(series.entity, list(names))
+            for number, position in zip(series.entity[here].tolist(), series.position[here].tolist(), strict=True):
+                found.setdefault(names[number], []).append(position)
         self._counters = {name: np.array(positions, np.intp) for name, positions in found.items()}
         for name in found:
             self._first_seen.setdefault(name, self._time.seconds)
+
+    def _names_of(self, engine: Engine, series: SignalSeries) -> dict[int, str]:
+        """Returns the places of the kind of a signal, by number; found once for each kind."""
+        if series.kind not in self._members:
+            shown = [engine.display_name(series.kind, name)[1] for name in series.entity_names]
+            self._members[series.kind] = {n: name for n, name in enumerate(shown) if name in self.places}
+        return self._members[series.kind]
 
     def _age_of(self, t: float, engine: Engine, name: str) -> float | None:
         """Returns the seconds since a place, or the node that it is a part of, began to report or began anew."""

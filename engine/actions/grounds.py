@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from skewscope.engine.actions.planning import find_nodes, find_replicas
 from skewscope.engine.model.incident import Incident
@@ -75,7 +76,12 @@ def rests_on_peers(incident: Incident) -> bool:
 
 
 def _calls(expr: str, names: Iterable[str]) -> bool:
-    return not set(CALL.findall(expr)).isdisjoint(names)
+    return not _functions_of(expr).isdisjoint(names)
+
+
+@lru_cache(maxsize=4096)
+def _functions_of(expr: str) -> frozenset[str]:
+    return frozenset(CALL.findall(expr))
 
 
 def find_decisive_unknowns(

@@ -1,10 +1,11 @@
 """Since when places report, and which counter-evidence is unknown now, as those who act need to know it."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 
-from skewscope.adapters.controller.judgement_observer import JudgementObserver
+from skewscope.adapters.controller.judgement_observer import MAX_ROOTS, TOO_MANY, JudgementObserver
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
 from tests.support.acting_world import SimulatedFault, build_incident
 
@@ -26,12 +27,13 @@ class FakeEngine:
                 fire=SimpleNamespace(score=4.0),
             )
         }
+        self.reported = [0, 1]
         self.series_version, self.names, self.starts = (1, 1), ["r0", "r1"], np.array([np.nan, np.nan])
         self.truth, self.state = [1, 0], [-1, 1]
 
     def list_series(self):
         """Yields one signal."""
-        numbers = np.arange(len(self.names))
+        numbers = np.array(self.reported)
         yield SimpleNamespace(kind="replica", entity_names=self.names, entity=numbers, position=numbers)
 
     def display_name(self, kind: str, name: str) -> tuple[str, str]:
@@ -71,10 +73,10 @@ def test_how_long_the_controller_judges_and_a_place_reports():
 
 def test_a_place_that_came_later_is_younger():
     observer, engine = JudgementObserver(frozenset({"r1"})), FakeEngine()
-    engine.names = ["r0"]
+    engine.reported = [0]
     for t in range(20):
         watch(observer, engine, t)
-    engine.names, engine.series_version = ["r0", "r1"], (2, 2)
+    engine.reported, engine.series_version = [0, 1], (2, 2)
     watch(observer, engine, 20)
     assert watch(observer, engine, 25).member_age == {FIRING.id: 5.0}
 
@@ -97,3 +99,11 @@ def test_what_holds_what_is_unknown_and_what_is_left_from_before():
     engine.state = [-1, -1]
     found = watch(observer, engine, 2)
     assert (found.unknown, found.quiet) == (frozenset(), {FIRING.id})
+
+
+def test_of_many_diagnoses_the_surest_are_looked_at():
+    observer, engine = JudgementObserver(), FakeEngine()
+    engine.truth = [1, -1]
+    many = [replace(FIRING, id=f"i-{n}", confidence=0.9 - n / 10_000) for n in range(MAX_ROOTS + 2)]
+    found = observer.observe(T0, engine, many, (), UncertaintyCheck(engine))
+    assert found.undecided == {f"i-{MAX_ROOTS}": TOO_MANY, f"i-{MAX_ROOTS + 1}": TOO_MANY}
