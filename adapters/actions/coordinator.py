@@ -259,7 +259,7 @@ class Coordinator:
         return tuple(self._impossible[key] for key in keys) or (nothing,)
 
     def list_idle(self) -> dict[str, tuple[str, ...]]:
-        """Returns why nothing is planned, for each diagnosis that fires and has no action; of many for the first ones."""
+        """Returns why nothing is planned for the diagnoses that fire without an action; of many for the first ones."""
         busy = {one.reason.incident for one in self.actions.values() if one.is_live}
         firing = (one for one in self.view.incidents.values() if one.state == "firing" and not one.is_symptom)
         idle = islice((one for one in firing if one.id not in busy), MAX_IDLE)
