@@ -15,6 +15,7 @@ from skewscope.engine.features.evaluator import unit_of
 from skewscope.engine.features.transfer import transfer_features
 from skewscope.engine.incidents.alerts import Calibration, EvidenceSpec, RuleInfo, load_calibration
 from skewscope.engine.incidents.result_cache import ResultCache
+from skewscope.engine.incidents.state import IncidentTiming
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.incidents.tracker import order_for_contract as order_incidents
 from skewscope.engine.ingest.feed import TICK_S, Block, SampleFrame, SeriesKey, SeriesTable
@@ -130,7 +131,7 @@ class Engine:
         self._detector = Detector(rules, catalogue, topology, tick, [self._join], {*judged, *also_read})
         self.rules: Mapping[str, Rule] = self._detector.rules
         infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}
-        self._tracker = IncidentTracker(infos, catalogue, topology, policies)
+        self._tracker = IncidentTracker(infos, catalogue, topology, policies, IncidentTiming(tick_s=tick))
         self._listed = ResultCache[tuple[Incident, ...]]()
         self._symptoms: SymptomTracker | None = None
         if symptoms:

@@ -41,6 +41,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from skewscope.engine.ingest.feed import TICK_S
 from skewscope.engine.model.arrays import Index, has_any
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.verdict import UNKNOWN, YES, EvidenceBatch, RuleVerdict
@@ -160,8 +161,6 @@ SIGNIFICANT_GROWTH = 1.1
 """With an unchanged score, the impact or the values must grow by this factor to replace the peak evidence."""
 UNKNOWN_MEMORY_S = 5.0
 """Seconds for which unknown verdicts are remembered."""
-TICK_S = 1.0
-"""Seconds of data between two ticks, unless some are left out."""
 
 AlertKey = tuple[str, Entity]
 """A condition on an entity."""
@@ -317,8 +316,9 @@ class _RuleState:
 class AlertTracker:
     """All alerts, updated with the verdicts of each tick."""
 
-    def __init__(self, rules: Mapping[str, RuleInfo]) -> None:
-        self.rules = rules
+    def __init__(self, rules: Mapping[str, RuleInfo], tick: float = TICK_S) -> None:
+        """Constructs it for ticks of so many seconds of data."""
+        self.rules, self._tick = rules, tick
         self._rules_of: dict[str, list[str]] = {}
         for rule, info in sorted(rules.items()):
             self._rules_of.setdefault(info.condition, []).append(rule)
@@ -347,7 +347,7 @@ class AlertTracker:
         """Store the states of this tick, and drop those that ended too long ago."""
         self._recent_states.append((t, self._verdicts))
         # States hold until the next ones: ticks that are left out between two would have had the same.
-        while len(self._recent_states) > 1 and self._recent_states[1][0] - TICK_S <= t - UNKNOWN_MEMORY_S:
+        while len(self._recent_states) > 1 and self._recent_states[1][0] - self._tick <= t - UNKNOWN_MEMORY_S:
             self._recent_states.popleft()
 
     def _follow_verdict(self, t: float, verdict: RuleVerdict) -> None:

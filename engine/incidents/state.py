@@ -13,6 +13,7 @@ from skewscope.engine.incidents.alerts import (
     corroborated_log_odds,
     incident_confidence,
 )
+from skewscope.engine.ingest.feed import TICK_S
 from skewscope.engine.model.incident import (
     SEVERITIES,
     Advice,
@@ -35,7 +36,7 @@ VERDICT_NAMES = {-1: "no", 0: "unknown", 1: "yes"}
 
 @dataclass(frozen=True, slots=True)
 class IncidentTiming:
-    """How long incidents stay related after they end, in seconds of data time."""
+    """How long incidents stay related after they end, and the length of a tick, in seconds of data time."""
 
     grouping_s: float = 10.0
     """Entities whose primary entity has cleared stay grouped under it this long, then get an incident of their own."""
@@ -47,6 +48,8 @@ class IncidentTiming:
     """An incident that fires again within this time is the same one; it has flapped."""
     hand_over_s: float = 15.0
     """An incident that ends on one member of a group as it begins on another one has moved."""
+    tick_s: float = TICK_S
+    """Between two ticks, unless some are left out."""
 
 
 @dataclass(slots=True)

@@ -52,11 +52,11 @@ class IncidentTracker:
         timing: IncidentTiming | None = None,
     ) -> None:
         self.catalogue = catalogue
+        self.timing = timing or IncidentTiming()
         self.locality = LocalityIndex(topology)
         self.locality.prepare()
-        self.alerts = AlertTracker(rules)
+        self.alerts = AlertTracker(rules, self.timing.tick_s)
         self.policies = policies or PolicyEvaluator(Program())
-        self.timing = timing or IncidentTiming()
         causes = CauseGraph(catalogue)
         self._neighbours = NeighbourIndex(self.locality)
         self._lifecycle = IncidentLifecycle(self.alerts, self.locality, self.timing, self._count_judgeable)
