@@ -22,6 +22,7 @@ from skewscope.adapters.actions.planner import ImpossibleChangeError, Planner
 from skewscope.adapters.actions.settings import ACT, OBSERVE, PROPOSE, ActionSettings
 from skewscope.adapters.actions.steps import POLICY, ActionSteps, Measure, describe_trouble, drop_numbers
 from skewscope.adapters.actions.view import NOTHING_KNOWN, IncidentView, JudgementState
+from skewscope.adapters.runtime.tasks import record_failure, start_job
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.engine.actions import by_hand, lifecycle
 from skewscope.engine.actions.action import (
@@ -272,15 +273,15 @@ class Coordinator:
         async def run() -> None:
             try:
                 await job()
-            except Exception:
-                log.exception("an action failed in an unexpected way")
+            except Exception as error:  # noqa: BLE001 - the next step goes on with what is stored
+                record_failure("action", error)
             finally:
                 work.busy = False
 
         if self.spawn is not None:
             self.spawn(run)
             return
-        task = asyncio.get_running_loop().create_task(run())
+        task = start_job("action", run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from skewscope.adapters.runtime.tasks import start_job
 from skewscope.adapters.targets.common.base import Target
 from skewscope.engine.actions.change import TargetState
 
@@ -37,11 +38,10 @@ class TargetReadings:
         """
         reading = self._readings.get(target.name)
         if reading is None or reading.target is not target or self.clock() - reading.ended_at > KEPT_S:
-            reading = self._readings[target.name] = _Reading(target, asyncio.ensure_future(target.read_state()))
+            task = start_job(f"reading of {target.name}", target.read_state(), is_awaited=True)
+            reading = self._readings[target.name] = _Reading(target, task)
             reading.task.add_done_callback(lambda _: self._note_end(reading))
         return await asyncio.shield(reading.task)
 
     def _note_end(self, reading: _Reading) -> None:
         reading.ended_at = self.clock()
-        if not reading.task.cancelled():
-            reading.task.exception()  # Whoever asked may be gone: it is raised for those who are not.

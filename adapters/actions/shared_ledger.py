@@ -1,7 +1,8 @@
 """Actions in a folder that several controllers share: what one has begun, the next leader finishes or takes back.
 
 Each action is a file, which is replaced as a whole. The folder is the truth; the store of each controller is its own
-copy, with its own audit log. Only the leader writes.
+copy, with its own audit log. Only the leader writes: each one claims a term that is higher than those before, and what
+one of an earlier term still writes, such as after its machine was paused, is refused.
 """
 
 import json
@@ -23,25 +24,58 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Ids of actions that are names of files."""
 FREEZE_FILE = "freeze"
 """Without the suffix of an action."""
+TERM = "term-"
+"""How the name of the empty file begins that claims a term, before its number."""
 MAX_BYTES = 1 << 20
 MAX_FILES = 100_000
+MAX_DIGITS = 16
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class SharedLedger:
     """One folder of actions. Its methods block; storage that hangs blocks them for as long."""
 
     folder: Path
     unreadable: dict[str, str] = field(default_factory=dict, compare=False)
     """Files that were no actions when the folder was last read, such as those of a newer version, and why."""
+    term: int = 0
+    """The term that this controller has claimed last; 0 for none."""
+
+    def claim(self) -> bool:
+        """Claims a new term: from now on whoever has claimed an earlier one cannot write.
+
+        Returns whether a leader has been here before.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        is_known = self.folder.is_dir()
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        term = self._newest_term() + 1
+        while not _create(self.folder / f"{TERM}{term}"):
+            term += 1  # Another controller claims one at this moment.
+        _sync_folder(self.folder)
+        self.term = term
+        for path in self.folder.glob(f"{TERM}*"):
+            if _parse_term(path) < term:
+                path.unlink(missing_ok=True)
+        return is_known
+
+    def _newest_term(self) -> int:
+        return max(map(_parse_term, self.folder.glob(f"{TERM}*")), default=0)
+
+    def _check_term(self) -> None:
+        """Raises OSError where another controller has claimed a later term."""
+        if (newest := self._newest_term()) > self.term:
+            raise OSError(f"another controller leads: its term is {newest}, and this one's {self.term}")
 
     def save(self, action: Action) -> None:
         """Writes an action durably.
 
         Raises:
-            OSError: it could not be written.
+            OSError: it could not be written, or another controller has claimed a later term.
         """
         if not NAME.fullmatch(action.id):
             raise OSError(f"{action.id!r:.80} is no name of a file")
@@ -51,11 +85,12 @@ class SharedLedger:
         """Writes a freeze durably, or removes it.
 
         Raises:
-            OSError: it could not be written.
+            OSError: it could not be written, or another controller has claimed a later term.
         """
         if freeze is not None:
             self._write(FREEZE_FILE, freeze_to_json(freeze))
         elif (path := self.folder / FREEZE_FILE).exists():
+            self._check_term()
             path.unlink()
             _sync_folder(self.folder)
 
@@ -83,6 +118,8 @@ class SharedLedger:
                 json.dump(content, file, allow_nan=False)
                 file.flush()
                 os.fsync(file.fileno())
+            # As late as possible: storage, or the whole machine, may have stood still.
+            self._check_term()
             draft.replace(path)
         except BaseException:
             draft.unlink(missing_ok=True)
@@ -122,14 +159,30 @@ class SharedLedger:
         """Deletes actions that ended before a time and whose incident is over, and drafts that a crash left.
 
         Raises:
-            OSError: the folder cannot be read or written.
+            OSError: the folder cannot be read or written, or another controller has claimed a later term.
         """
+        self._check_term()
         for action in (self.load() or {}).values():
             if action.ended_at is not None and action.ended_at < since and action.reason.incident not in incidents:
                 (self.folder / f"{action.id}{SUFFIX}").unlink(missing_ok=True)
         for draft in self.folder.glob(".*"):
             if draft.stat().st_mtime < since:
                 draft.unlink(missing_ok=True)
+
+
+def _create(path: Path) -> bool:
+    """Creates an empty file; returns whether it was not there."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _parse_term(path: Path) -> int:
+    """Returns the term that a file claims; 0 for a name that holds none."""
+    text = path.name.removeprefix(TERM)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS else 0
 
 
 def _read(path: Path) -> Action:

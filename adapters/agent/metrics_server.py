@@ -11,6 +11,7 @@ import numpy as np
 
 from skewscope.adapters.agent.tables import RowTable
 from skewscope.adapters.formats.exposition import ESCAPES, format_exposition
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.engine.ingest.feed import Block, SeriesTable, concat_blocks, empty_block
 from skewscope.kb.model import Catalogue
 
@@ -92,7 +93,7 @@ class MetricsServer(ThreadingHTTPServer):
 
     def start(self) -> None:
         """Starts to serve."""
-        threading.Thread(target=self.serve_forever, name="page", daemon=True).start()
+        start_thread("metrics page", self.serve_forever)
 
     def stop(self) -> None:
         """Stops serving."""

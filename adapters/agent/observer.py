@@ -10,6 +10,7 @@ from skewscope.adapters.agent.bpf import FULL_SHARE
 from skewscope.adapters.agent.budget import TARGET_UTILISATION, CpuBudget
 from skewscope.adapters.agent.collectors.counter_names import Sample
 from skewscope.adapters.agent.observed_port import MAX_HELD, ObservedPort
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.wire.reducer import TICK_LENGTH
 
@@ -19,6 +20,8 @@ SHORT_WAIT, LONG_WAIT = 0.01, 0.1
 """Seconds between two polls of the rings: under load, and otherwise."""
 TICK_LAG = 0.02
 """Seconds after its end at which a tick is complete: packets are stamped just before they enter the ring."""
+STOP_WAIT = 2.0
+"""Seconds that a stop waits for the thread."""
 BUSY_PACKETS = 1024
 """Packets in a poll from which the next poll comes sooner."""
 MAX_TICKS = 5
@@ -47,19 +50,19 @@ class PacketObserver:
         self._clocks = clocks
         self._emit = tell
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+        self._thread: threading.Thread | None = None
         self._last_cpu_time = 0.0
         self._tick_start = math.floor(clocks.now() / TICK_LENGTH) * TICK_LENGTH
 
     def start(self) -> None:
         """Starts the thread."""
-        self._thread.start()
+        self._thread = start_thread("observer", self._run)
 
     def stop(self) -> None:
         """Stops the thread and closes the rings."""
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._thread is not None:
+            self._thread.join(STOP_WAIT)
         for port in self.ports:
             port.ring.close()
 

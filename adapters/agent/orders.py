@@ -30,6 +30,7 @@ from skewscope.adapters.formats.order_protocol import (
     result_to_json,
 )
 from skewscope.adapters.runtime.channel import Channel, ControllerResponse
+from skewscope.adapters.runtime.tasks import start_thread
 
 COMMAND_TIMEOUT = 10.0
 POLL_WAIT = 5.0
@@ -135,16 +136,16 @@ class OrderWorker:
     _trouble: str = ""
 
     def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._work, name=f"orders {self.url}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Starts the thread."""
-        self._thread.start()
+        self._thread = start_thread(f"orders {self.url}", self._work)
 
     def stop(self, patience: float = 0.0) -> None:
         """Lets the thread end after its present request, and waits for that at most some seconds."""
         self._stop.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(patience)
 
     def _work(self) -> None:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from skewscope.adapters.formats.row_protocol import ROWS_PATH, HelloFrame, RowFrame, SeriesFrame, WireFrame, encode
 from skewscope.adapters.runtime.channel import Channel, ControllerEndpoint, ControllerResponse
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.engine.ingest.feed import SeriesKey
 
 log = logging.getLogger("skewscope.agent")
@@ -158,11 +159,11 @@ class PushSender:
         self._backoff = MIN_BACKOFF
         self._quick_retries = 0
         """Attempts after a failed shard since the last accepted body."""
-        self._thread = threading.Thread(target=self._run, name=f"push {controller.url}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Starts the thread."""
-        self._thread.start()
+        self._thread = start_thread(f"push {self.controller.url}", self._run)
 
     def add(self, row: RowFrame, keys: list[SeriesKey]) -> None:
         """Queues a row."""
@@ -173,7 +174,7 @@ class PushSender:
         """Sends what it can within `patience` seconds, and stops."""
         self._stop.set()
         self._wake.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(patience)
 
     def _run(self) -> None:

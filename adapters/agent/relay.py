@@ -5,6 +5,7 @@ import io
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from http import HTTPStatus
 from time import monotonic
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from skewscope.adapters.agent.config import RelayTarget
 from skewscope.adapters.config.tls_context import ClientTls, client_context
 from skewscope.adapters.formats.openmetrics import ExpositionReader
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.kb.problems import InputError
 
@@ -101,7 +103,7 @@ class PageRelay:
 
     def start(self, clock: Callable[[], float]) -> None:
         """Starts the thread."""
-        threading.Thread(target=self._run, args=(clock,), name=f"relay {self.target.url}", daemon=True).start()
+        start_thread(f"relay {self.target.url}", partial(self._run, clock))
 
     def stop(self) -> None:
         """Stops after the present fetch."""

@@ -5,6 +5,7 @@ import secrets
 import signal
 import threading
 import time
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from skewscope.adapters.agent.port_map import TopologyClient, read_topology
 from skewscope.adapters.formats.row_protocol import HelloFrame
 from skewscope.adapters.runtime.channel import Channel
 from skewscope.adapters.runtime.clock import read_uptime
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.loader import load_signals
 from skewscope.kb.problems import InputError
@@ -145,9 +147,7 @@ class AgentRunner:
             return
         self._polling_stop = threading.Event()
         request = TopologyClient([(c.url, Channel(c)) for c in config.controllers], config.node)
-        threading.Thread(
-            target=self._poll_topology, args=(request, self._polling_stop), name="topology", daemon=True
-        ).start()
+        start_thread("topology", partial(self._poll_topology, request, self._polling_stop))
 
     def _poll_topology(self, request: TopologyClient, ended: threading.Event) -> None:
         wait = 0.0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from skewscope.adapters.agent.agent import NodeAgent
 from skewscope.adapters.agent.bpf import FULL_SHARE
 from skewscope.adapters.agent.metrics_server import SelfMetric
+from skewscope.adapters.runtime.tasks import failures
 
 Labels = tuple[tuple[str, str], ...]
 STALE_AFTER = 5.0
@@ -22,6 +23,7 @@ def self_metrics(agent: NodeAgent, late: int) -> Iterator[SelfMetric]:
     yield _metric("rows", "counter", "Rows created.", float(agent.row_count))
     yield _metric("ticks_late", "counter", "Late or missed ticks.", float(late))
     yield _metric("series_left_out", "counter", "Series above the limit.", float(agent.tables.series_left_out))
+    yield _labelled_metric("task_failures", "counter", "Unexpected ends of threads.", "task", dict(failures))
     yield _labelled_metric("unreadable", "counter", "Read failures.", "what", dict(agent.failures.counts))
     yield from _sender_metrics(agent)
     if agent.order_workers:

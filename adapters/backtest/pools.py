@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 from queue import Queue
-from threading import Thread
 from typing import Any, Protocol
 
 from skewscope.adapters.backtest.track import Segment, Track, TrackSetup
 from skewscope.adapters.runtime.processes import ProcessEndedError, WorkerProcess
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.engine.model.incident import Incident
 from skewscope.kb.problems import InputError, Problem
 
@@ -137,8 +137,7 @@ class ProcessTrack:
         self._messages: Queue[Segment | TrackSetup | None] = Queue(MAX_AHEAD)
         self._found: Found = ()
         self._error: Exception | None = None
-        self._thread = Thread(target=self._hand_over, daemon=True)
-        self._thread.start()
+        self._thread = start_thread("track", self._hand_over)
 
     def send(self, message: Segment | TrackSetup | None) -> None:
         """Sends what `TrackServer` takes; waits first where the process has enough to do."""

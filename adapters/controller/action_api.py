@@ -19,6 +19,7 @@ from skewscope.adapters.controller.http_helpers import (
     error_response,
     read_json_text,
 )
+from skewscope.adapters.runtime.blocking_calls import STORE
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.engine.actions.action import Action, action_to_json
 from skewscope.engine.actions.freeze import freeze_to_json
@@ -47,7 +48,7 @@ async def list_actions(request: Request, context: "ApiContext") -> Response:
     except ValueError:
         return error_response(400, "limit is no number")
     incident = request.query_params.get("incident", "")
-    found = await asyncio.to_thread(context.reader.actions, MAX_LISTED if incident else most)
+    found = await STORE.run(context.reader.actions, MAX_LISTED if incident else most)
     newest = {one.id: action_to_json(one) for one in coordinator.actions.values()}
     known = {one["id"]: one for one in found} | newest
     live = request.query_params.get("live", "") == "1"
@@ -76,7 +77,7 @@ async def get_action(request: Request, context: "ApiContext") -> Response:
     """Returns one action with its history."""
     id_ = request.path_params["id"]
     running = _coordinator(context).actions.get(id_)
-    found = action_to_json(running) if running else await asyncio.to_thread(context.reader.action, id_)
+    found = action_to_json(running) if running else await STORE.run(context.reader.action, id_)
     return error_response(404, "no such action") if found is None else JSONResponse(found)
 
 
@@ -100,7 +101,7 @@ async def plan_incident(request: Request, context: "ApiContext") -> Response:
 
 async def list_outcomes(_request: Request, context: "ApiContext") -> Response:
     """Returns for each mitigation how often it was carried out and helped here."""
-    return JSONResponse({"outcomes": await asyncio.to_thread(context.reader.action_outcomes)})
+    return JSONResponse({"outcomes": await STORE.run(context.reader.action_outcomes)})
 
 
 async def list_targets(_request: Request, context: "ApiContext") -> Response:

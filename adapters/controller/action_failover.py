@@ -15,6 +15,7 @@ from skewscope.adapters.actions.action_book import ActionStoreError
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.shared_ledger import SharedLedger
 from skewscope.adapters.runtime.runtime import Snapshot
+from skewscope.adapters.runtime.tasks import failures, start_job
 from skewscope.engine.actions.action import EXPIRED, OVERRIDDEN, Action
 from skewscope.engine.actions.freeze import Freeze
 from skewscope.engine.model.incident import Incident
@@ -23,6 +24,8 @@ NO_TERM = -1
 """Before the first leadership."""
 FOLLOW_SECONDS, PRUNE_SECONDS = 10.0, 600.0
 """Seconds between two readings by a controller that follows, and between two removals of old files."""
+NAME = "shared actions"
+"""Of its thread and its task."""
 LEFT_TO_OTHER = "another controller went on with it"
 OPENED_MARGIN = 10.0
 """Seconds by which two controllers may see the opening of the same incident apart."""
@@ -40,7 +43,7 @@ class SharedActions:
     ledger: SharedLedger
     may_write: Callable[[], bool]
     """Whether this controller leads."""
-    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "shared actions"))
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, NAME))
 
     async def save(self, action: Action) -> None:
         """Writes an action durably.
@@ -77,6 +80,14 @@ class SharedActions:
             OSError: it cannot be read.
         """
         return await self._run(self.ledger.load_freeze)
+
+    async def claim(self) -> bool:
+        """Claims the folder: a leader before this one cannot write any more. Returns whether there was one.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        return await self._run(self.ledger.claim)
 
     async def load(self) -> dict[str, Action] | None:
         """Returns all actions by id; None where no leader has ever written.
@@ -142,7 +153,7 @@ class ActionFailover:
         if self._task is not None and not self._task.done():
             doing.close()
             return False
-        self._task = asyncio.get_running_loop().create_task(self._attempt(doing))
+        self._task = start_job(NAME, self._attempt(doing))
         return True
 
     async def _attempt(self, doing: Coroutine[Any, Any, None]) -> None:
@@ -151,6 +162,11 @@ class ActionFailover:
             await doing
         except OSError as error:
             trouble = f"{self.shared.ledger.folder}: {error}"
+        except Exception as error:
+            trouble = f"{self.shared.ledger.folder}: unexpected {type(error).__name__}: {error}"
+            failures[NAME] += 1
+            if trouble != self._trouble:
+                log.exception(NAME)
         if trouble and trouble != self._trouble:
             log.error("%s; nothing is acted upon meanwhile", trouble)
         self._trouble = trouble
@@ -168,7 +184,7 @@ class ActionFailover:
 
     async def _take_lead(self, term: int, snapshot: Snapshot) -> None:
         """Takes over the actions of the leaders before, under the ids of this controller's incidents."""
-        found, t = await self.shared.load(), snapshot.time
+        found, t = (await self.shared.load() if await self.shared.claim() else None), snapshot.time
         if found is not None:
             self.coordinator.book.freeze = await self.shared.load_freeze()
         merged = merge_actions(found, self.own, t - self.coordinator.settings.limits.memory)

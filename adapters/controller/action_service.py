@@ -1,7 +1,7 @@
 """Actions of a controller: their coordinator, and its connections to config, store, ticks and other controllers."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ from skewscope.kb.problems import InputError, Problem
 class StoreAdapter:
     """Stores actions in the thread that owns the store, and where other controllers find them."""
 
-    write: Callable[[Callable[[StoreWriter], None]], "asyncio.Future[None]"]
+    write: Callable[[Callable[[StoreWriter], None]], Awaitable[None]]
     """Runs a function with the writer of the store in its thread."""
     shared: SharedActions | None = None
     """None for a controller that is alone. What is written there counts; the store keeps a copy and the audit log."""

@@ -6,6 +6,7 @@ import math
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -25,14 +26,15 @@ from skewscope.adapters.controller import (
     shadow_api,
     silence_api,
 )
-from skewscope.adapters.controller.auth import ANONYMOUS
+from skewscope.adapters.controller.auth import ANONYMOUS, DeniedError
 from skewscope.adapters.controller.controller import Controller
-from skewscope.adapters.controller.http_helpers import caller_of, error_response
+from skewscope.adapters.controller.http_helpers import caller_of, check_access, error_response
 from skewscope.adapters.controller.openapi import build_description
 from skewscope.adapters.controller.shared_work import KeptAnswers, SharedWork
 from skewscope.adapters.controller.store import MAX_EVENTS, IncidentEvent, StoreReader
 from skewscope.adapters.controller.tick_pipeline import TickResult
 from skewscope.adapters.formats.topology_text import SMALL_FLEET, digest_topology, format_topology, subset_for_node
+from skewscope.adapters.runtime.blocking_calls import STORE
 from skewscope.adapters.view.broadcast import CONTENT_TYPE as SCENE
 from skewscope.adapters.view.broadcast import encode_view
 from skewscope.engine.model.incident import DIAGNOSIS, SYMPTOM, rfc3339
@@ -93,23 +95,28 @@ class ApiContext:
 
     def _on_tick(self, known: TickResult) -> None:
         if known.events:
-            self._new_events.set()
-            self._new_events = asyncio.Event()
+            self.wake_streams()
+
+    def wake_streams(self) -> None:
+        """Has event streams look for events, and whether their readers still have access."""
+        self._new_events.set()
+        self._new_events = asyncio.Event()
 
     async def events(self, after: int) -> AsyncIterator[list[IncidentEvent]]:
-        """Yields the events after an event in groups; an empty list after a while without news."""
+        """Yields the events after an event in groups; an empty list after a while without news, or after a wake-up."""
+        is_first = True
         while True:
             news = self._new_events
-            found = await asyncio.to_thread(self.reader.events, after, MAX_EVENTS)
+            found = await STORE.run(self.reader.events, after, MAX_EVENTS)
+            if found or not is_first:
+                yield found
+            is_first = False
             if found:
                 after = found[-1].number
-                yield found
                 continue
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(HEARTBEAT):
                     await news.wait()
-            except TimeoutError:
-                yield []
 
 
 Handler = Callable[[Request, ApiContext], Awaitable[Response]]
@@ -307,9 +314,8 @@ async def stream_events(request: Request, context: ApiContext) -> Response:
     # Counted before the first await: concurrent requests must not all pass the limit.
     context.streams[who] += 1
     try:
-        return EventStreamResponse(
-            context, who, int(last) if last else await asyncio.to_thread(context.reader.last_event)
-        )
+        after = int(last) if last else await STORE.run(context.reader.last_event)
+        return EventStreamResponse(context, who, _event_stream(request, context, after))
     except BaseException:
         context.end_stream(who)
         raise
@@ -324,10 +330,10 @@ def _stream_reader(request: Request) -> str:
 class EventStreamResponse(StreamingResponse):
     """An event stream, counted until it ends."""
 
-    def __init__(self, context: ApiContext, who: str, after: int) -> None:
+    def __init__(self, context: ApiContext, who: str, events: AsyncIterator[str]) -> None:
         self._site, self._who = context, who
         head = {"Cache-Control": "no-store"}
-        super().__init__(_event_stream(context, after), media_type="text/event-stream", headers=head)
+        super().__init__(events, media_type="text/event-stream", headers=head)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Streams."""
@@ -337,9 +343,14 @@ class EventStreamResponse(StreamingResponse):
             self._site.end_stream(self._who)
 
 
-async def _event_stream(context: ApiContext, after: int) -> AsyncIterator[str]:
+async def _event_stream(request: Request, context: ApiContext, after: int) -> AsyncIterator[str]:
     yield ": hello\n\n"
     async for found in context.events(after):
+        try:
+            check_access(request)
+        except DeniedError as error:
+            yield f"event: end\ndata: {json.dumps({'reason': str(error)})}\n\n"
+            return
         yield "".join(map(_format_event, found)) or ": alive\n\n"
 
 

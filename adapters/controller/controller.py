@@ -9,7 +9,7 @@ import gc
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -37,19 +37,24 @@ from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.notify.base import NotificationScope
 from skewscope.adapters.notify.dispatcher import Dispatcher, is_event_notifier
 from skewscope.adapters.notify.outbox import Outbox
+from skewscope.adapters.runtime.blocking_calls import WORK
 from skewscope.adapters.runtime.clock import Clock, SystemClock
 from skewscope.adapters.runtime.elapsed_time import ClockChanges
+from skewscope.adapters.runtime.tasks import record_failure, start_job, wait_for_first
 from skewscope.adapters.sources import SourceContext, source_kinds
 from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.adapters.sources.common.supervisor import SourceStatus, SourceSupervisor
 from skewscope.engine.engine import TICK_S
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Catalogue
+from skewscope.kb.problems import SkewscopeError
 
 MAX_SET_BACK = 5.0
 """Seconds of a clock set-back that are simply waited for, and by which it may be set forward without notice."""
 AGENT_SAVE_TICKS = 60
 """Ticks between two writes of the agent registry."""
+ROOM_PERIOD = 60.0
+"""Seconds between two tries to make room for series."""
 GC_FREEZE_TICKS = 10
 """Ticks without new series after which existing objects are excluded from garbage collection."""
 
@@ -90,6 +95,8 @@ class Controller:
     _steady: tuple[int, int] = (0, 0)
     """Series at the last tick, and the number of ticks with that count."""
 
+    is_reloaded: bool = True
+    """Whether the last reload of the config, if there was one, was applied."""
     is_judging: bool = False
     """Whether the samples of a tick are being judged."""
     _saved_agents: int = 0
@@ -121,8 +128,10 @@ class Controller:
         self._ticked_at: float | None = None
         self._clock_changes = ClockChanges(self.clock, MAX_SET_BACK)
         self._reloading = asyncio.Lock()
+        self._is_partial = False
         self._is_closing = False
         self._making_room: asyncio.Task[None] | None = None
+        self._room_due = 0.0
 
     # --- life cycle
 
@@ -142,26 +151,24 @@ class Controller:
         await self._restart_notifiers()
         await self._run_in_thread(self._add_audit_entry, "started")
         self.election.start()
-        self._check = asyncio.create_task(self._check_store(), name="check of the store")
+        start_job("check of the store", self._check_store())
 
     async def _check_store(self) -> None:
         """Looks for damaged pages beside the ticks: a large store takes minutes."""
-        found = await asyncio.to_thread(find_damage, self.config.store, lambda: self._is_closing)
+        found = await WORK.run(find_damage, self.config.store, lambda: self._is_closing)
         if found:
             log.error("%s", found)
             self._active_pipeline.store.damage = found
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ticks until stopped; the remaining batches are processed at the end."""
-        stopped = asyncio.create_task(stop.wait())
         try:
-            while not stopped.done():
-                await self.tick(stopped)
+            while not stop.is_set():
+                await self.tick(stop)
         finally:
-            stopped.cancel()
             await self._close()
 
-    async def tick(self, stopped: "asyncio.Task[bool] | None" = None) -> None:
+    async def tick(self, stop: asyncio.Event | None = None) -> None:
         """Waits for the end of the next whole second, or for the stop, and processes it."""
         begun, change = self.clock.now(), self._clock_changes.take()
         if change > 0:
@@ -170,9 +177,9 @@ class Controller:
             await self._handle_set_back(self._t - begun)
             begun = self.clock.now()
         end = max((math.floor((begun - self.config.grace) / TICK_S) + 1) * TICK_S, self._t + TICK_S)
-        waiting = asyncio.ensure_future(self.clock.sleep(end + self.config.grace - begun))
-        await asyncio.wait({waiting, *([stopped] if stopped else [])}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        await wait_for_first(
+            self.clock.sleep(end + self.config.grace - begun), *([stop.wait()] if stop is not None else [])
+        )
         if math.isfinite(self._t):
             self.tick_stats.skipped += max(round((end - self._t - max(change, 0.0)) / TICK_S) - 1, 0)
         self._t = end
@@ -217,12 +224,12 @@ class Controller:
         self.tick_stats.duration = self._ticked_at - begun
         self._freeze_when_steady(self.last_result.series)
         if self._active_pipeline.needs_room and not self._reloading.locked():
-            self._making_room = asyncio.create_task(self._make_room(), name="room for series")
+            self._start_making_room()
         for tell in tuple(self.subscribers):
             try:
                 tell(self.last_result)
-            except Exception:
-                log.exception("a subscriber failed")
+            except Exception as error:  # noqa: BLE001 - the others have to know of the tick too
+                record_failure("after a tick", error)
 
     def _freeze_when_steady(self, series: int) -> None:
         """Excludes long-lived objects from garbage collection: traversing millions of names takes seconds."""
@@ -238,16 +245,20 @@ class Controller:
             await self._close_all()
 
     async def _close_all(self) -> None:
-        await self.actions.close()
-        await self.dispatcher.close()
-        await self.election.close()
+        for close in (self.actions.close, self.dispatcher.close, self.election.close, self._close_sources):
+            try:
+                await close()
+            except Exception as error:  # noqa: BLE001 - the store has to be closed in any case
+                record_failure("close", error)
         if self._action_store.shared is not None:
             self._action_store.shared.close()
-        for name, batches in (await self.supervisor.close()).items():
-            self._leftover.setdefault(name, []).extend(batches)
         if self._pipeline is not None:
             await self._run_in_thread(self._finish)
         self._pool.shutdown()
+
+    async def _close_sources(self) -> None:
+        for name, batches in (await self.supervisor.close()).items():
+            self._leftover.setdefault(name, []).extend(batches)
 
     def _finish(self) -> None:
         assert self._pipeline is not None
@@ -262,43 +273,71 @@ class Controller:
 
         Raises:
             InputError: it drops a target with a change in place; nothing has changed.
+            SkewscopeError: it could not be applied; the message says which one is in use now.
         """
         async with self._reloading:
             self.actions.check_change(config)
-            return await self._reload(config)
+            before = self.config
+            try:
+                kept = await self._reload(config, is_whole=self._is_partial)
+            except Exception as error:
+                record_failure("reload", error, "the config before is applied again")
+                await self._restore(before)
+                raise SkewscopeError(f"{type(error).__name__}: {error}; the one before is in use") from error
+            self._is_partial = False
+            return kept
 
-    async def _reload(self, config: ControllerConfig) -> tuple[str, ...]:
+    async def _restore(self, config: ControllerConfig) -> None:
+        """Applies the whole of a config, after another one could be applied in part only.
+
+        Raises:
+            SkewscopeError: this one could be applied in part only as well.
+        """
+        try:
+            await self._reload(config, is_whole=True)
+        except Exception as error:
+            record_failure("reload", error)
+            self._is_partial = True
+            what = "the one before could not be applied again, and is applied in part: restart the controller"
+            raise SkewscopeError(what) from error
+
+    async def _reload(self, config: ControllerConfig, *, is_whole: bool = False) -> tuple[str, ...]:
+        """Applies what differs from the present config, or all of it."""
         before, self.config = self.config, config
         payload = [
             what for what in ("listen", "tls", "store", "leader") if getattr(before, what) != getattr(config, what)
         ]
         self.config = replace(config, **{what: getattr(before, what) for what in payload})
-        if (before.targets, before.actions, before.topology) != (config.targets, config.actions, config.topology):
+
+        def differs(*names: str) -> bool:
+            return is_whole or any(getattr(before, name) != getattr(config, name) for name in names)
+
+        if differs("targets", "actions", "topology"):
             await self._restart_actions()
-        if before.speakers != config.speakers:
+        if differs("speakers"):
             self.receiver.speakers = config.speakers
             self.receiver.request_announcements()
-        if before.topology != config.topology:
+        if differs("topology"):
             self.receiver.topology = config.topology
             self.receiver.request_announcements()
             await self._change_engine()
-        elif (before.recording_path, before.retention) != (config.recording_path, config.retention):
+        elif differs("recording_path", "retention"):
             await self._run_in_thread(self._restart_recorder)
         # The sources go on while the new engine is built.
-        gone = [w for w in before.sources if w not in config.sources or before.topology != config.topology]
-        for requested in gone:
-            self._leftover[requested.name] = self._leftover.get(requested.name, []) + await self.supervisor.stop(
-                requested.name
-            )
-        self._update_wanted_signals()
-        for requested in config.sources:
-            if requested.name not in self.supervisor.names:
-                self._start_source(requested)
-        if (before.notifiers, before.topology) != (config.notifiers, config.topology):
-            same = before.topology == config.topology
-            await self._restart_notifiers(kept=[w for w in before.notifiers if w in config.notifiers] if same else [])
+        same = () if differs("topology") else before.sources
+        await self._restart_sources({w.name for w in same if w in config.sources})
+        if differs("notifiers", "topology"):
+            same = () if differs("topology") else before.notifiers
+            await self._restart_notifiers(kept=[w for w in same if w in config.notifiers])
         await self._run_in_thread(self._add_audit_entry, "reloaded")
         return tuple(payload)
+
+    def _start_making_room(self) -> None:
+        """Starts to make room, at most once a minute: a failure would repeat at each tick."""
+        now = self.clock.uptime()
+        if now >= self._room_due:
+            self._room_due = now + ROOM_PERIOD
+            self._making_room = start_job("room for series", self._make_room())
 
     async def _make_room(self) -> None:
         """Leaves out the series that have long been silent, where their owners have too many."""
@@ -308,7 +347,7 @@ class Controller:
 
     async def _change_engine(self) -> None:
         """Puts a new engine in place that knows what the present one does; that judges on until then."""
-        prepared = await asyncio.to_thread(self._prepare_engine, self._active_pipeline)
+        prepared = await WORK.run(self._prepare_engine, self._active_pipeline)
         await self._run_in_thread(self._put_in_place, prepared)
 
     def _prepare_engine(self, before: TickPipeline) -> PreparedEngine:
@@ -485,8 +524,8 @@ class Controller:
         return ActionService(self.config, self.catalogue, self._action_store, lambda: self.election.term)
 
     def _create_action_store(self) -> StoreAdapter:
-        def write(do: Callable[[StoreWriter], None]) -> "asyncio.Future[None]":
-            return asyncio.ensure_future(self._run_in_thread(lambda: do(self._active_pipeline.store_writer)))
+        async def write(do: Callable[[StoreWriter], None]) -> None:
+            await self._run_in_thread(lambda: do(self._active_pipeline.store_writer))
 
         lock = self.config.leader
         ledger = SharedLedger(lock.path.with_name(f"{lock.path.name}.actions")) if lock is not None else None
@@ -508,6 +547,16 @@ class Controller:
             await self._change_engine()
 
     # --- sources
+
+    async def _restart_sources(self, kept: Collection[str]) -> None:
+        """Restarts the sources except those of some names, and those of agents."""
+        for name in self.supervisor.names:
+            if name != SOURCE_NAME and name not in kept:
+                self._leftover[name] = self._leftover.get(name, []) + await self.supervisor.stop(name)
+        self._update_wanted_signals()
+        for requested in self.config.sources:
+            if requested.name not in self.supervisor.names:
+                self._start_source(requested)
 
     def _start_source(self, wanted: ComponentConfig) -> None:
         world = SourceContext(self.config.topology, MetricResolver(self.catalogue, self.config.topology), self.clock)

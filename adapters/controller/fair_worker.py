@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skewscope.adapters.controller.work_allowance import WorkAllowance
+from skewscope.adapters.runtime.tasks import start_thread
 
 MAX_JOBS = 20_000
 """Jobs that may wait."""
@@ -124,8 +125,7 @@ class FairWorker:
             self._condition.notify()
         if self._thread is None:
             self._loop = asyncio.get_running_loop()
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            self._thread = start_thread(self._name, self._run)
 
     def close(self) -> None:
         """Ends the thread after the job that has begun; jobs that wait are not run."""

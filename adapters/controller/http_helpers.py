@@ -10,6 +10,8 @@ from skewscope.kb.problems import InputError
 
 CALLER_KEY = "skewscope.caller"
 """Key of the caller in a request's scope."""
+ACCESS_KEY = "skewscope.access"
+"""Key of a function in a request's scope that checks its access again."""
 MAX_BODY = 1 << 16
 BODY_TIMEOUT = 10.0
 """Seconds for a body to arrive."""
@@ -41,6 +43,15 @@ def caller_of(request: Request) -> Caller:
     found = request.scope[CALLER_KEY]
     assert isinstance(found, Caller)
     return found
+
+
+def check_access(request: Request) -> None:
+    """Checks again, for an answer that takes long, that its caller has access: the config may have been reloaded.
+
+    Raises:
+        DeniedError: it has not.
+    """
+    request.scope[ACCESS_KEY]()
 
 
 async def read_json_text(request: Request) -> str:

@@ -1,8 +1,10 @@
 """Leader election between controllers: all diagnose, and a file on shared storage decides which one notifies.
 
 The leader holds a lease and renews it. Another controller takes over once the file has not changed for a whole lease by
-its own clock; clocks of two machines are never compared. A leader that could not renew stops earlier, so that there are
-never two. Without working locks no controller leads, and this is reported.
+its own clock; clocks of two machines are never compared. A leader that could not renew stops earlier, and one that
+finds another's name in the file stops at once. A file that is missing or empty may have been removed under a leader:
+whoever does not hold the lease waits for as long as that may last. Without working locks no controller leads, and this
+is reported.
 """
 
 import asyncio
@@ -11,7 +13,6 @@ import logging
 import os
 import secrets
 import socket
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Protocol
 
 from skewscope.adapters.controller.store_lock import PRIVATE_MODE, create_private
+from skewscope.adapters.runtime.clock import read_uptime
+from skewscope.adapters.runtime.tasks import cancel_and_wait, start_service
 
 RENEW_SHARE = 0.2
 """Share of a lease after which it is renewed."""
@@ -52,7 +55,7 @@ class FileLease:
 
     lock: LeaseConfig
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}")
-    now: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = read_uptime
     other_content: bytes = b""
     """Content of the file when another controller last renewed it."""
     message: str = ""
@@ -85,14 +88,15 @@ class FileLease:
             if found != self._last_content:
                 self._last_content, self._last_change = found, begun
             holder = found.split(b"\n")[0]
-            if holder != self.name.encode():
-                self.other_content = found
-            free = not holder or begun - self._last_change >= self.lock.lease
-            if holder == self.name.encode() or free:
+            is_own = holder == self.name.encode() or (not found and self.is_held)
+            if not is_own:
+                self.other_content, self._renewed_at = found, float("-inf")
+            is_released = bool(found) and not holder
+            if is_own or is_released or begun - self._last_change >= self.lock.lease:
                 # A new leader keeps what its predecessor wrote, until it has received it.
-                said = text if holder == self.name.encode() or not found else parse_progress(found)
+                said = text if is_own or not found else parse_progress(found)
                 self._write(handle, self.name, said)
-                self.term += holder != self.name.encode()
+                self.term += not is_own
                 # Measured from before the file was opened: storage may have blocked.
                 self._renewed_at = begun
                 self._take_message()
@@ -135,10 +139,17 @@ class FileLease:
 
     @contextmanager
     def _lock_file(self) -> Iterator[int]:
-        """Yields the descriptor of the locked file."""
+        """Yields the descriptor of the locked file.
+
+        Raises:
+            BlockingIOError: another controller has locked it, or it was replaced at this moment.
+            OSError: it cannot be opened.
+        """
         handle = os.open(self.lock.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(handle), self.lock.path.stat()):
+                raise BlockingIOError(f"{self.lock.path} was replaced")
             yield handle
         finally:
             os.close(handle)
@@ -227,16 +238,18 @@ class LeaderElection:
     def start(self) -> None:
         """Starts to participate."""
         if self._lease is not None:
-            self._task = asyncio.create_task(self._run(self._lease), name="leader")
+            self._task = start_service("leader", partial(self._run, self._lease), asyncio.sleep)
 
     async def close(self) -> None:
         """Stops to participate and releases the lease."""
         if self._task is not None:
-            self._task.cancel()
+            await cancel_and_wait(self._task)
         if self._lease is not None:
-            await self._attempt(
-                partial(self._lease.release, self.participant.progress()), self._lease.lock.lease * RENEW_SHARE
-            )
+            patience = RENEW_SHARE * self._lease.lock.lease
+            if self._pending is not None:
+                # What is under way may acquire the lease.
+                await asyncio.wait([self._pending], timeout=patience)
+            await self._attempt(partial(self._lease.release, self.participant.progress()), patience)
         self._thread.shutdown(wait=False)
 
     async def _run(self, lease: FileLease) -> None:

@@ -7,6 +7,7 @@ from skewscope.adapters.controller import action_metrics, incident_metrics
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.incident_metrics import Family, Sample
 from skewscope.adapters.formats.exposition import ESCAPES
+from skewscope.adapters.runtime.tasks import failures
 from skewscope.adapters.sources.common.supervisor import SourceStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,6 +30,15 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
         [({}, pace.skipped)],
     )
     yield "skewscope_tick_seconds", "gauge", "Duration of the last tick.", [({}, pace.duration)]
+    reloaded = controller.is_reloaded
+    yield (
+        *("skewscope_config_reload_ok", "gauge", "Whether the last reload of the config was applied."),
+        [({}, reloaded)],
+    )
+    yield (
+        *("skewscope_task_failures_total", "counter", "Unexpected ends of background tasks and threads."),
+        [({"task": name}, count) for name, count in sorted(failures.items())],
+    )
     yield "skewscope_process_seconds_total", "counter", "CPU time.", [({}, usage.ru_utime + usage.ru_stime)]
     if known is not None:
         yield "skewscope_series", "gauge", "Series in the engine.", [({}, known.series)]

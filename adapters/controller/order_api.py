@@ -12,9 +12,16 @@ from starlette.responses import JSONResponse, Response
 from skewscope.adapters.actions.orders import OrderBook
 from skewscope.adapters.controller.auth import AGENT
 from skewscope.adapters.controller.config import ANY_NODE
-from skewscope.adapters.controller.http_helpers import BadBodyError, caller_of, error_response, read_json_text
+from skewscope.adapters.controller.http_helpers import (
+    BadBodyError,
+    caller_of,
+    check_access,
+    error_response,
+    read_json_text,
+)
 from skewscope.adapters.controller.protocol import CONNECTION_KEY
 from skewscope.adapters.formats.order_protocol import OrderError, parse_result
+from skewscope.adapters.runtime.tasks import wait_for_first
 
 if TYPE_CHECKING:
     from skewscope.adapters.controller.api import ApiContext
@@ -40,6 +47,7 @@ async def list_orders(request: Request, context: "ApiContext") -> Response:
             return error_response(429, f"more than {MAX_POLLS} requests wait for orders of {node[:100]!r}")
         with _count_poll(context, poller), request.scope[CONNECTION_KEY].wait_dispensably():
             await _wait_for_any(books, seconds)
+        check_access(request)
         # An order is handed out once: not to an agent that has gone meanwhile.
         if not await request.is_disconnected():
             found = [order for book in books for order in book.fetch()]
@@ -96,9 +104,4 @@ async def _wait_for_any(books: list[OrderBook], seconds: float) -> None:
         # Without this an agent whose node has no target would ask again at once.
         await asyncio.sleep(seconds)
         return
-    tasks = [asyncio.ensure_future(book.wait(seconds)) for book in books]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
+    await wait_for_first(*(book.wait(seconds) for book in books))

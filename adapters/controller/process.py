@@ -9,9 +9,10 @@ from pathlib import Path
 
 from skewscope.adapters.controller import config
 from skewscope.adapters.controller.allocation import configure_malloc
-from skewscope.adapters.controller.auth import AccessControl
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.server import ControllerApp, create_server, open_socket
+from skewscope.adapters.runtime.blocking_calls import FILES
+from skewscope.adapters.runtime.tasks import record_failure, start_job
 from skewscope.kb.problems import SkewscopeError
 
 SHUTDOWN_TIMEOUT = 10.0
@@ -48,16 +49,22 @@ async def _serve(path: Path) -> None:
         web = create_server(app, settings.tls)
         stop = asyncio.Event()
         reloads = _install_signal_handlers(app, path, stop)
-        serving = asyncio.create_task(web.serve([handshake]))
+        serving = start_job("HTTP server", web.serve([handshake]))
         serving.add_done_callback(lambda _: stop.set())
         host, port, *_ = handshake.getsockname()
         log.info("listening on %s port %d", host, port)
         try:
             await controller.run(stop)
+        except Exception as error:
+            record_failure("ticks", error)
+            raise SkewscopeError(f"the controller cannot go on: {type(error).__name__}: {error}") from error
         finally:
+            is_broken = serving.done()
             web.should_exit = True
             await asyncio.wait([serving, *reloads], timeout=SHUTDOWN_TIMEOUT)
             app.close()
+        if is_broken:
+            raise SkewscopeError("the HTTP server has ended by itself; the log has the reason")
 
 
 def create_controller(settings: config.ControllerConfig) -> Controller:
@@ -77,7 +84,7 @@ def _install_signal_handlers(app: ControllerApp, path: Path, stop: asyncio.Event
     reloads: set[asyncio.Task[None]] = set()
 
     def reload() -> None:
-        task = asyncio.create_task(_reload(app, path))
+        task = start_job("reload", _reload(app, path))
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
@@ -86,14 +93,17 @@ def _install_signal_handlers(app: ControllerApp, path: Path, stop: asyncio.Event
 
 
 async def _reload(app: ControllerApp, path: Path) -> None:
-    """Applies the present config; an invalid one changes nothing."""
+    """Applies the present config; one that is invalid, or cannot be applied, changes nothing."""
+    controller = app.controller
+    controller.is_reloaded = False
     try:
-        settings = await asyncio.to_thread(config.read, path)
-        kept = await app.controller.reload(settings)
+        settings = await FILES.run(config.read, path)
+        kept = await controller.reload(settings)
     except SkewscopeError as error:
         log.error("the config was not reloaded: %s", error)  # noqa: TRY400 - all of it is in the message
         return
-    app.access_control = AccessControl(app.controller.config)
+    app.renew_access()
+    controller.is_reloaded = True
     log.info("reloaded")
     for what in kept:
         log.warning("%s: changes there take effect after a restart", what)

@@ -29,13 +29,13 @@ from skewscope.adapters.controller.agent_receiver import (
     UnknownTablesError,
 )
 from skewscope.adapters.controller.api import ROUTES, ApiContext, Route
-from skewscope.adapters.controller.auth import AccessControl, DeniedError
+from skewscope.adapters.controller.auth import AccessControl, Caller, DeniedError
 from skewscope.adapters.controller.body_budget import BodyBudget, BodyReservation
 from skewscope.adapters.controller.config import ListenConfig, TlsConfig
 from skewscope.adapters.controller.connection_limit import ConnectionLimit
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.fair_worker import FairWorker, WorkerFullError
-from skewscope.adapters.controller.http_helpers import CALLER_KEY, error_response
+from skewscope.adapters.controller.http_helpers import ACCESS_KEY, CALLER_KEY, error_response
 from skewscope.adapters.controller.protocol import PEER_KEY, REQUEST_TIMEOUT, HttpConnection, RowsSender
 from skewscope.adapters.controller.shared_work import WorkRefusedError
 from skewscope.adapters.controller.store_place import StoreError
@@ -101,13 +101,14 @@ class ControllerApp:
     body_budget: BodyBudget = field(default_factory=lambda: BodyBudget(MAX_INFLIGHT_BYTES))
     _rows_worker: FairWorker = field(init=False)
     """Reads rows; senders with much to read wait while a tick is judged."""
+    _context: ApiContext = field(init=False)
     _asgi_app: ASGIApp = field(init=False)
 
     def __post_init__(self) -> None:
         self.access_control = AccessControl(self.controller.config)
         self._start_worker()
         self.controller.receiver.others = self._rows_worker
-        context = ApiContext(self.controller, self.controller.reader)
+        context = self._context = ApiContext(self.controller, self.controller.reader)
         routes = [
             StarletteRoute(route.pattern, self._endpoint(route, context), methods=[route.method]) for route in ROUTES
         ]
@@ -133,8 +134,8 @@ class ControllerApp:
             try:
                 self._check_host(request.scope)
                 if route.role:
-                    caller = request.scope[CALLER_KEY] = self._authenticate(request.scope)
-                    self.access_control.authorise(caller, route.role, agents=route.allows_agents)
+                    check = request.scope[ACCESS_KEY] = partial(self._authorise, route, request.scope)
+                    request.scope[CALLER_KEY] = check()
                 return await route.handler(request, context)
             except DeniedError as error:
                 return _denial_response(error)
@@ -149,11 +150,26 @@ class ControllerApp:
 
         return answer
 
+    def _authorise(self, route: Route, scope: Scope) -> Caller:
+        """Returns who asks for a route.
+
+        Raises:
+            DeniedError: the caller may not use it.
+        """
+        caller = self._authenticate(scope)
+        self.access_control.authorise(caller, route.role, agents=route.allows_agents)
+        return caller
+
+    def renew_access(self) -> None:
+        """Applies the tokens of the present config, to answers that are under way too."""
+        self.access_control = AccessControl(self.controller.config)
+        self._context.wake_streams()
+
     def _check_host(self, scope: Scope) -> None:
         if not self.access_control.is_allowed_host(_get_header(scope, b"host")):
             raise DeniedError("unknown Host header; use the address of the controller", known=True)
 
-    def _authenticate(self, scope: Scope) -> Any:
+    def _authenticate(self, scope: Scope) -> Caller:
         return self.access_control.authenticate(_get_header(scope, b"authorization"), scope.get(PEER_KEY, ""))
 
     def authorise_sender(self, scope: Scope) -> str | None:

@@ -18,6 +18,7 @@ from skewscope.adapters.controller.http_helpers import (
     read_json_text,
 )
 from skewscope.adapters.controller.store import StoreReader
+from skewscope.adapters.runtime.blocking_calls import WORK
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError
@@ -50,7 +51,7 @@ async def start_run(request: Request, context: "ApiContext") -> Response:
         planner = coordinator.planner
         run = build_run(coordinator.settings, planner.topology, planner.catalogue, planner.targets.values())
         try:
-            found = await asyncio.to_thread(run_over_store, run, context.reader, until - seconds, until)
+            found = await WORK.run(run_over_store, run, context.reader, until - seconds, until)
         except TimeoutError:
             return error_response(504, f"it took more than {RUN_TIMEOUT:g} s: ask for a shorter time")
         summary = summary_json(found) | {"targets": sorted(planner.targets)}

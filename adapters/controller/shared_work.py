@@ -12,6 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from starlette.requests import ClientDisconnect
 
+from skewscope.adapters.runtime.tasks import start_job
+
 T = TypeVar("T")
 
 MAX_PENDING = 64
@@ -57,7 +59,7 @@ class SharedWork:
             if len(self._jobs) >= MAX_PENDING:
                 raise WorkRefusedError("too many requests at present; ask again in a second")
             job = self._jobs[key] = _Job(work)
-            job.task = asyncio.create_task(self._finish(key, job))
+            job.task = start_job("shared work", self._finish(key, job), is_awaited=True)
         job.clients.append(client)
         return await asyncio.shield(job.task)
 

@@ -1,6 +1,5 @@
 """Silences over HTTP: list, preview, create, end."""
 
-import asyncio
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from skewscope.adapters.controller.silences import (
     covered_nodes,
     end_silence,
 )
+from skewscope.adapters.runtime.blocking_calls import STORE
 from skewscope.engine.model.incident import Incident, rfc3339
 from skewscope.engine.model.topology import Topology
 from skewscope.kb import yamlfile
@@ -50,7 +50,7 @@ YEAR = 366.0 * DAY
 async def list_silences(_request: Request, context: "ApiContext") -> Response:
     """Returns silences, latest first."""
     now = context.controller.clock.now()
-    found = await asyncio.to_thread(context.reader.silences)
+    found = await STORE.run(context.reader.silences)
     return JSONResponse({"silences": [one.as_json(now) for one in found]})
 
 
@@ -75,7 +75,7 @@ async def create_silence(request: Request, context: "ApiContext") -> Response:
         return JSONResponse({"error": f"too broad: {'; '.join(payload['too_broad'])}", "preview": payload}, 409)
     if payload["too_broad"] and not who.has_role("admin"):
         return error_response(403, "to force a silence needs the role 'admin'")
-    if sum(not one.is_over(silence.starts) for one in await asyncio.to_thread(context.reader.silences)) >= MAX_SILENCES:
+    if sum(not one.is_over(silence.starts) for one in await STORE.run(context.reader.silences)) >= MAX_SILENCES:
         return error_response(409, f"{MAX_SILENCES} silences already; end some")
     what = "silence was forced" if payload["too_broad"] else "silence was made"
     await controller.change_silence(who.name, what, silence)
@@ -86,7 +86,7 @@ async def delete_silence(request: Request, context: "ApiContext") -> Response:
     """Ends a silence."""
     controller, id_, who = context.controller, request.path_params["id"], caller_of(request).name
     now = controller.clock.now()
-    found = next((one for one in await asyncio.to_thread(context.reader.silences) if one.id == id_), None)
+    found = next((one for one in await STORE.run(context.reader.silences) if one.id == id_), None)
     if found is None:
         return error_response(404, "no such silence")
     if found.is_over(now):

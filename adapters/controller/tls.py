@@ -5,6 +5,7 @@ import ssl
 
 from skewscope.adapters.controller import protocol
 from skewscope.adapters.controller.connection_limit import ConnectionLimit
+from skewscope.adapters.runtime.tasks import start_job
 
 
 class TlsHandshake(asyncio.Protocol):
@@ -25,7 +26,7 @@ class TlsHandshake(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         transport.pause_reading()
         self._transport = transport
-        self._task = asyncio.get_running_loop().create_task(self._run_handshake(transport))
+        self._task = start_job("TLS handshake", self._run_handshake(transport))
         self._connection_limit.add(self)
 
     def data_received(self, data: bytes) -> None:

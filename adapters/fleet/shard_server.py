@@ -2,12 +2,12 @@
 
 import asyncio
 import gc
-import logging
 import os
 import socket
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import cast
 
 from starlette.applications import Starlette
@@ -21,14 +21,13 @@ from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.server import ControllerApp, create_server, open_socket
 from skewscope.adapters.fleet.shard_host import ShardHost, ShardPlan
 from skewscope.adapters.fleet.shard_report import ShardReport
+from skewscope.adapters.runtime.tasks import start_vital_thread
 from skewscope.kb.problems import SkewscopeError
 
 PORT_FILE = "port"
 """In the folder of a shard: where it listened last."""
 JOIN_S = 10.0
 """Seconds that a stop waits for the threads of a shard."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -87,24 +86,15 @@ class ShardServer:
         gc.collect()
         gc.freeze()
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._tick, name="ticks", daemon=True)]
+        # Ray starts a shard that ends again, from its journal.
+        self._threads = [start_vital_thread(f"{plan.name} ticks", partial(self.host.run, self._stop))]
         if config is not None and listening is not None:
             _keep_port(plan, listening)
             self.host.url = _url_of(listening, host, is_secure=config.tls is not None)
             own = replace(config, topology=plan.topology, listen=replace(config.listen, host=host))
             app = ShardApp(cast("Controller", _ShardController(own, self.host)))
             self._web = create_server(app, config.tls)
-            self._threads.append(threading.Thread(target=self._serve, args=(listening, app), name="http", daemon=True))
-        for thread in self._threads:
-            thread.start()
-
-    def _tick(self) -> None:
-        try:
-            self.host.run(self._stop)
-        except Exception:
-            log.exception("%s stops", self.host.plan.name)
-            # Ray starts it again from its journal.
-            os._exit(1)
+            self._threads.append(start_vital_thread(f"{plan.name} HTTP", partial(self._serve, listening, app)))
 
     def _serve(self, listening: socket.socket, app: ShardApp) -> None:
         with listening:

@@ -7,7 +7,6 @@ separate file, one per line, and are never shown.
 import importlib
 import importlib.util
 import logging
-import threading
 from asyncio import Future, get_running_loop
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ from skewscope.adapters.notify.base import (
     NotificationScope,
 )
 from skewscope.adapters.notify.settings import SCOPE_FIELDS, SYMPTOM_FIELDS, read_scope
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
@@ -149,18 +149,18 @@ class ChatNotifier(ConfiguredNotifier):
                 loop.call_soon_threadsafe(tell, result)
 
         self._busy = True
-        threading.Thread(target=work, name=f"teller {self.name}", daemon=True).start()
+        start_thread(f"notifier {self.name}", work)
         if not await done:
             raise DeliveryError("the message was not taken")
 
 
 def _send_with_apprise(addresses: tuple[Secret, ...], title: str, body: str) -> bool:
     """Returns whether the message was delivered to all addresses."""
-    apprise: Any = importlib.import_module("apprise")
-    # Apprise's log lines may contain parts of URLs.
+    # Its log lines may contain parts of URLs.
     logging.getLogger("apprise").disabled = True
     logging.getLogger("urllib3").setLevel(logging.INFO)
     try:
+        apprise: Any = importlib.import_module("apprise")
         places = apprise.Apprise()
         added = [places.add(address.text) for address in addresses]
         return all(added) and bool(places.notify(title=title, body=body, body_format="text"))

@@ -27,9 +27,10 @@ from skewscope.adapters.notify.handover import Handover
 from skewscope.adapters.notify.notifier_state import NotifierState
 from skewscope.adapters.notify.omissions import format_omissions, parse_omissions
 from skewscope.adapters.notify.open_reports import BelievedOpen, OpenReport, Place, place_of
+from skewscope.adapters.runtime.blocking_calls import STORE
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
-from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
+from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation, start_service, wait_for_first
 from skewscope.adapters.sources.common.base import redact_message
 from skewscope.engine.model.incident import Incident
 from skewscope.kb.problems import InputError
@@ -124,26 +125,27 @@ class NotifierTask:
         """Whether all that there is to report is processed."""
         return self.idle and not self.wakeup.is_set() and not self.extra
 
-    async def attempt(self, doing: "asyncio.Future[None] | asyncio.Task[None]") -> DeliveryError | None:
+    async def attempt(self, doing: Awaitable[None]) -> DeliveryError | None:
         """Awaits a call of the notifier; returns its error, None on success."""
         try:
             async with asyncio.timeout(self.notifier.timeout):
                 await doing
         except TimeoutError:
-            return self._record_failure(DeliveryError(f"no end within {self.notifier.timeout:g} s"))
+            return self.record_failure(DeliveryError(f"no end within {self.notifier.timeout:g} s"))
         except DeliveryError as error:
             check_cancellation()
-            return self._record_failure(error)
+            return self.record_failure(error)
         except Exception as error:  # noqa: BLE001 - whatever a teller does, nobody else may suffer from it
             check_cancellation()
-            return self._record_failure(DeliveryError(f"{type(error).__name__}: {error}"))
+            return self.record_failure(DeliveryError(f"{type(error).__name__}: {error}"))
         check_cancellation()
         self.delivered_count += 1
         self.failures, self.trouble, self.last = 0, "", self.clock.now()
         self._update_status(up=True)
         return None
 
-    def _record_failure(self, error: DeliveryError) -> DeliveryError:
+    def record_failure(self, error: DeliveryError) -> DeliveryError:
+        """Notes that a delivery failed; returns its error."""
         trouble = redact_message(error)
         if trouble != self.trouble:
             log.warning("teller %s: %s", self.notifier.name, trouble)
@@ -201,10 +203,19 @@ class Dispatcher:
         if notifier.name in self._tasks:
             raise ValueError(f"two notifiers called {notifier.name!r}")
         task = self._tasks[notifier.name] = NotifierTask(notifier, self.clock)
-        doing = (
-            self._run_state_notifier(task, notifier) if is_state_notifier(notifier) else self._run_event_notifier(task)
-        )
-        task.task = asyncio.create_task(doing, name=f"teller {notifier.name}")
+        task.task = start_service(f"notifier {notifier.name}", lambda: self._run(task), self.clock.sleep)
+
+    async def _run(self, task: NotifierTask) -> None:
+        """Runs a notifier; its status shows an unexpected error too."""
+        notifier = task.notifier
+        try:
+            if is_state_notifier(notifier):
+                await self._run_state_notifier(task, notifier)
+            else:
+                await self._run_event_notifier(task)
+        except Exception as error:
+            task.record_failure(DeliveryError(f"unexpected {type(error).__name__}: {error}"))
+            raise
 
     async def stop(self, name: str) -> None:
         """Stops a notifier."""
@@ -336,7 +347,7 @@ class Dispatcher:
             wait = notifier.period
             if self.is_active() and self._t:
                 shown = tuple(task.state.reported.values())
-                error = await task.attempt(asyncio.ensure_future(notifier.show(shown, self.clock.now())))
+                error = await task.attempt(notifier.show(shown, self.clock.now()))
                 if error is not None:
                     await self.clock.sleep(task.backoff(error))
                     continue
@@ -346,15 +357,7 @@ class Dispatcher:
 
     async def _wait_for_wakeup(self, task: NotifierTask, seconds: float) -> None:
         """Waits for a wake-up or a timeout."""
-        waits = {
-            asyncio.ensure_future(task.wakeup.wait()),
-            asyncio.ensure_future(self.clock.sleep(seconds)),
-        }
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
+        await wait_for_first(task.wakeup.wait(), self.clock.sleep(seconds))
 
     # --- event notifiers
 
@@ -436,9 +439,7 @@ class Dispatcher:
 
     async def _load_notifications(self, task: NotifierTask) -> Sequence[Notification]:
         try:
-            return await asyncio.to_thread(
-                self.load_notifications, task.notifier.name, task.last_number, MAX_NOTIFICATIONS
-            )
+            return await STORE.run(self.load_notifications, task.notifier.name, task.last_number, MAX_NOTIFICATIONS)
         except (InputError, sqlite3.Error) as error:
             if (trouble := str(error)) != task.unread:
                 log.warning("the notifications of %s wait: %s", task.notifier.name, trouble)
@@ -453,7 +454,7 @@ class Dispatcher:
         notifier = task.notifier
         assert is_event_notifier(notifier)
         while self.is_active():
-            error = await task.attempt(asyncio.ensure_future(notifier.send(notification)))
+            error = await task.attempt(notifier.send(notification))
             if error is None:
                 self.handover.record_delivery(notifier.name, notification)
                 return True

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
 from socketserver import TCPServer
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from skewscope.adapters.formats.exposition import ESCAPES
 from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.adapters.mapping.names import HISTOGRAM_PARTS
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.adapters.simulator.exporters import source_of
 from skewscope.adapters.simulator.recording_writer import ExportedSeries
 from skewscope.engine.ingest.feed import Block, SeriesKey
@@ -227,8 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
 def serve_in_background(server: SimulatorServer) -> Iterator[None]:
     """Serves in a thread while the block runs."""
     with server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
-        thread.start()
+        thread = start_thread("simulator", partial(server.serve_forever, poll_interval=0.1))
         try:
             yield
         finally:

@@ -5,7 +5,6 @@ maps PCI addresses to GPUs and ports; only the GPUs of the local machine are map
 addresses, which the driver lists.
 """
 
-import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.mapping.senders import FLEET
+from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
 from skewscope.adapters.sources.common.file_tail import FileTail
@@ -193,7 +193,7 @@ class KernelLogSource:
         try:
             while True:
                 try:
-                    if batch := await asyncio.to_thread(self.read, self.context.clock.now()):
+                    if batch := await FILES.run(self.read, self.context.clock.now()):
                         sink.put(batch)
                     sink.trouble = self._trouble()
                 except OSError as error:

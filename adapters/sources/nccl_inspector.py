@@ -5,7 +5,6 @@ communicator are counted and omitted. A record timed by the CPU instead of the G
 its sequence number is used.
 """
 
-import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.mapping.senders import FLEET
+from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
 from skewscope.adapters.sources.common.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
@@ -119,7 +119,7 @@ class NcclInspectorSource:
         sink.follow(self.mapper.registry)
         while True:
             try:
-                if batch := await asyncio.to_thread(self.read):
+                if batch := await FILES.run(self.read):
                     sink.put(batch)
                 sink.trouble = self._trouble()
             except OSError as error:

@@ -8,10 +8,13 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from skewscope.adapters.config.fields import read_number
+from skewscope.adapters.runtime.blocking_calls import WORK
+from skewscope.adapters.runtime.name_lookup import names
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceSeriesRegistry, redact_message
 from skewscope.adapters.sources.common.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
@@ -129,7 +132,7 @@ class NcclRasSource:
         """Queries one host; returns its error, '' for none."""
         try:
             answer = await query_status(target, self.settings)
-            values = await asyncio.to_thread(lambda: list(self.parse_answer(answer)))
+            values = await WORK.run(lambda: list(self.parse_answer(answer)))
         except (OSError, RasError, ValueError, asyncio.LimitOverrunError) as error:
             return f"{target[0]}:{target[1]}: {error or type(error).__name__}"
         rows, now = SourceBatchBuilder(), self.context.clock.now()
@@ -202,9 +205,23 @@ async def query_status(target: tuple[str, int], settings: NcclRasSettings) -> st
         return await _query_format(target, settings, "json") or await _query_format(target, settings, "")
 
 
+async def _connect(target: tuple[str, int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Returns the streams of a connection to the first address of a host that accepts one.
+
+    Raises:
+        OSError: none does.
+    """
+    host, port = target
+    *others, last = await names.find(host)
+    for address in others:
+        with suppress(OSError):
+            return await asyncio.open_connection(address, port, limit=MAX_LINE)
+    return await asyncio.open_connection(last, port, limit=MAX_LINE)
+
+
 async def _query_format(target: tuple[str, int], settings: NcclRasSettings, form: str) -> str:
     """Returns the answer in a format; '' if the format is not supported."""
-    reader, writer = await asyncio.open_connection(*target, limit=MAX_LINE)
+    reader, writer = await _connect(target)
     try:
         greeting = await _send_command(reader, writer, f"CLIENT PROTOCOL {PROTOCOL}")
         if not greeting.upper().startswith("SERVER PROTOCOL "):

@@ -5,7 +5,6 @@ repeated. With `step`, `/api/v1/query_range` is used: one value per step, and no
 that both catalogue and server know are queried.
 """
 
-import asyncio
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import redact_secrets
 from skewscope.adapters.formats.openmetrics_grammar import escape
 from skewscope.adapters.mapping.senders import FLEET
+from skewscope.adapters.runtime.blocking_calls import WORK
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, redact_message
 from skewscope.adapters.sources.common.http_client import FetchOptions, fetch
@@ -134,7 +134,7 @@ class PrometheusQuerySource:
             )
             for selector in build_selectors(self._names, self.settings.match):
                 answer = await fetch(self._query_url(selector, since, now), self.settings.fetch_options)
-                if batch := await asyncio.to_thread(self._parse_batch, answer):
+                if batch := await WORK.run(self._parse_batch, answer):
                     sink.put(batch)
             self._known_until = now
             sink.trouble = self.mapper.trouble or ("" if self._names else "it has no series that the catalogue knows")
@@ -144,7 +144,7 @@ class PrometheusQuerySource:
         answer = await fetch(
             f"{self.settings.url}/api/v1/label/{quote('__name__')}/values", self.settings.fetch_options
         )
-        there = await asyncio.to_thread(parse_response, answer, self.settings.fetch_options)
+        there = await WORK.run(parse_response, answer, self.settings.fetch_options)
         if not isinstance(there, list):
             raise PrometheusResponseError("no list of names")
         return tuple(sorted({name for name in there if isinstance(name, str)} & set(self.context.names.metrics)))

@@ -10,12 +10,13 @@ import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from skewscope.adapters.formats.openmetrics import ExpositionReader, TargetLookup
 from skewscope.adapters.formats.openmetrics import SeriesTarget as Wanted
 from skewscope.adapters.formats.openmetrics_grammar import Labels as Pairs
 from skewscope.adapters.mapping.senders import FLEET
+from skewscope.adapters.runtime.tasks import start_service
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, SourceSeriesRegistry, redact_message
 from skewscope.adapters.sources.common.http_client import FetchError, fetch
@@ -120,7 +121,8 @@ class ScrapeSource:
                 page = self.target_states[target] = ScrapeTargetState(
                     target, ExpositionReader(self._label_resolver(target))
                 )
-                page.task = asyncio.create_task(self._scrape_forever(page, sink, readers))
+                scrape = partial(self._scrape_forever, page, sink, readers)
+                page.task = start_service(f"scrape {self.name}", scrape, self.context.clock.sleep)
 
     def _label_resolver(self, target: ScrapeTarget) -> TargetLookup:
         """Returns the lookup of series for one target."""

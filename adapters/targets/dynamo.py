@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from skewscope.adapters.config.fields import read_number
+from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources.common.http_client import FetchOptions
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call, FileCall, HttpCall
@@ -243,7 +244,7 @@ class DynamoTarget(NamedTarget):
         """Runs work on files in a thread, within the time of a call."""
         try:
             async with asyncio.timeout(self.settings.common.timeout):
-                return await asyncio.to_thread(work)
+                return await FILES.run(work)
         except TimeoutError:
             raise TargetError(f"{self._root}: no end within {self.settings.common.timeout:g} s") from None
 

@@ -5,13 +5,13 @@ mark is metadata of the endpoint, which Envoy keeps and does not use. What Envoy
 from the file. Tested with Envoy 1.40.
 """
 
-import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from skewscope.adapters.config.fields import read_path
+from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources.common.http_client import FetchOptions
 from skewscope.adapters.targets.common.answers import parse_count
 from skewscope.adapters.targets.common.base import TargetError
@@ -124,7 +124,7 @@ class EnvoyTarget(NamedTarget):
 
     async def read_state(self) -> TargetState:
         """Returns the endpoints of the file, with weight and health as Envoy reports them."""
-        text = await asyncio.to_thread(read_file, self.settings.file)
+        text = await FILES.run(read_file, self.settings.file)
         return self._parse(text, await self._read_hosts())
 
     def _parse(self, text: str, hosts: Mapping[str, Mapping[str, Any]]) -> TargetState:
@@ -179,7 +179,7 @@ class EnvoyTarget(NamedTarget):
         """Replaces the file."""
         if not isinstance(call, FileCall) or call.path != self.settings.file:
             raise TargetError(f"{self.name}: a call that is no change of {self.settings.file}")
-        await asyncio.to_thread(replace_file, call)
+        await FILES.run(replace_file, call)
 
     async def read_work(self) -> Mapping[str, float]:
         """Returns the requests sent to each endpoint so far (`rq_total`)."""

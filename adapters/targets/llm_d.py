@@ -6,12 +6,12 @@ read, so the file tells the state, and what follows shows in traffic. Written ag
 at most 1 MiB there.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from skewscope.adapters.config.fields import read_path
+from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources.common.http_client import FetchOptions
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call, FileCall
@@ -81,7 +81,7 @@ class LlmDTarget(NamedTarget):
 
     async def read_state(self) -> TargetState:
         """Returns the endpoints of the file; the router itself does not tell them."""
-        return self._parse(await asyncio.to_thread(read_file, self.settings.file))
+        return self._parse(await FILES.run(read_file, self.settings.file))
 
     def _parse(self, text: str) -> TargetState:
         endpoints = list_labelled_endpoints(text, self.settings.file)
@@ -121,7 +121,7 @@ class LlmDTarget(NamedTarget):
         """Replaces the file."""
         if not isinstance(call, FileCall) or call.path != self.settings.file:
             raise TargetError(f"{self.name}: a call that is no change of {self.settings.file}")
-        await asyncio.to_thread(replace_file, call)
+        await FILES.run(replace_file, call)
 
     async def read_work(self) -> Mapping[str, float]:
         """Returns nothing: the file knows no requests."""

@@ -6,7 +6,6 @@ runs on a server that is `down` may finish. The upstream should have a file of i
 includes: a file with blocks of another language is refused. Tested with nginx 1.22.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skewscope.adapters.config.fields import read_path
+from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources.common.http_client import FetchOptions
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call, CommandCall, FileCall
@@ -163,7 +163,7 @@ class NginxTarget(NamedTarget):
 
     async def read_state(self) -> TargetState:
         """Returns the servers of the file; nginx itself does not tell them."""
-        return self._parse(await asyncio.to_thread(read_file, self.settings.file))
+        return self._parse(await FILES.run(read_file, self.settings.file))
 
     def _parse(self, text: str) -> TargetState:
         servers = list_servers(text, self.settings.file, self.settings.upstream)
@@ -218,7 +218,7 @@ class NginxTarget(NamedTarget):
     async def make_call(self, call: Call) -> None:
         """Replaces the file, or reloads nginx."""
         if isinstance(call, FileCall) and call.path == self.settings.file:
-            await asyncio.to_thread(replace_file, call)
+            await FILES.run(replace_file, call)
         elif call == CommandCall(self.settings.reload):
             await run_command(CommandCall(self.settings.reload), self.settings.common.timeout)
         else:

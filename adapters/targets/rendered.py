@@ -5,13 +5,13 @@ are computed from it. After a person has run what is rendered, the output is rec
 are no owner marks: a change is ours while the value is the very one that it gives.
 """
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from skewscope.adapters.config.fields import read_path
+from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call
 from skewscope.adapters.targets.common.nic_tools import DIALECTS
@@ -97,7 +97,7 @@ class RenderedTarget(NamedTarget):
         found: dict[str, MemberState] = {}
         texts: dict[str, str] = {}
         for member in self.members.values():
-            text = await asyncio.to_thread(read_file, outputs[member])
+            text = await FILES.run(read_file, outputs[member])
             if len(text) > MAX_OUTPUT:
                 raise TargetError(f"{outputs[member]}: more than {MAX_OUTPUT} characters")
             values = {f"value.{key}": value for key, value in self.dialect.parse(text, member).items()}

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from skewscope.adapters.actions.action_json import MAX_ACTIONS, MitigationOutcomes, parse_action_json, parse_outcomes
 from skewscope.adapters.runtime.channel import Channel, ControllerEndpoint
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.engine.actions.action import Action
 from skewscope.kb.problems import SkewscopeError
 
@@ -60,7 +61,7 @@ class ActionFeed:
 
     def start(self) -> None:
         """Starts a thread that polls from now on."""
-        threading.Thread(target=self._poll_loop, name="actions", daemon=True).start()
+        start_thread("actions", self._poll_loop)
 
     def poll(self) -> None:
         """Polls once. What goes wrong is told by `latest.trouble`; the last answer stays."""
@@ -81,6 +82,9 @@ class ActionFeed:
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
             self._polls = 0
             self._set_latest(replace(self.latest, trouble=_describe_error(error)))
+        except Exception as error:
+            self._set_latest(replace(self.latest, trouble=f"unexpected {type(error).__name__}: {error}"[:200]))
+            raise  # The thread is started again after a while.
         else:
             self._polls += 1
             self._set_latest(latest)

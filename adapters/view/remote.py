@@ -8,6 +8,7 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from skewscope.adapters.runtime.channel import Channel, ControllerResponse
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.adapters.view.broadcast import ViewReceiver
 from skewscope.adapters.view.builder import ViewHistory
 from skewscope.engine.model.topology_file import parse_valid_topology
@@ -60,7 +61,7 @@ class RemoteView:
                 return
         else:
             raise SkewscopeError(f"{self.url} has no view yet. Does it receive telemetry?")
-        threading.Thread(target=self._poll_loop, name="attached", daemon=True).start()
+        start_thread("attached", self._poll_loop)
 
     def poll(self) -> bool:
         """Polls once and returns whether the controller has a view.
@@ -106,6 +107,9 @@ class RemoteView:
             except (OSError, http.client.HTTPException, ValueError, SkewscopeError) as error:
                 self.history.trouble = _format_error(error)[:MAX_TROUBLE_LENGTH]
                 wait = min(wait * 2, MAX_PERIOD)
+            except Exception as error:
+                self.history.trouble = f"unexpected {type(error).__name__}: {error}"[:MAX_TROUBLE_LENGTH]
+                raise  # The thread is started again after a while.
             else:
                 self.history.trouble, wait = "", PERIOD
 

@@ -2,15 +2,20 @@
 
 import asyncio
 import re
+import socket
 import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from skewscope.adapters.config.tls_context import ClientTls, client_context, find_context
+from skewscope.adapters.runtime.blocking_calls import WORK
+from skewscope.adapters.runtime.name_lookup import names
 from skewscope.adapters.sources.common.http_client import CONTENT_TYPES, BodyDecoder, FetchOptions, PostBody
 
 CONNECTIONS_PER_HOST = 32
@@ -100,7 +105,7 @@ async def _context_of(options: FetchOptions) -> ssl.SSLContext:
     """Returns the TLS context of a request; a new one is made in a thread."""
     files = ClientTls(options.ca_file)
     context = find_context(files)
-    return await asyncio.to_thread(client_context, files) if context is None else context
+    return await WORK.run(client_context, files) if context is None else context
 
 
 def _headers_of(request: Request) -> dict[str, str]:
@@ -127,14 +132,36 @@ async def _sessions_of_loop() -> _Sessions:
 
 async def _open_sessions(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[_Sessions, None]:
     """Yields the connections of an event loop, which closes all asynchronous generators at its end."""
-    kept = aiohttp.TCPConnector(limit=0, limit_per_host=CONNECTIONS_PER_HOST, keepalive_timeout=KEEP_ALIVE_S)
-    sessions = _Sessions(_create_session(kept), _create_session(aiohttp.TCPConnector(limit=0, force_close=True)))
+    connector = partial(aiohttp.TCPConnector, limit=0, resolver=_Resolver(), use_dns_cache=False)
+    kept = connector(limit_per_host=CONNECTIONS_PER_HOST, keepalive_timeout=KEEP_ALIVE_S)
+    sessions = _Sessions(_create_session(kept), _create_session(connector(force_close=True)))
     try:
         yield sessions
     finally:
         del _open[loop]
         await sessions.kept.close()
         await sessions.fresh.close()
+
+
+class _Resolver(AbstractResolver):
+    """Looks names up with a deadline, in threads in which nothing else waits."""
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[ResolveResult]:
+        """Returns the addresses of a host of a family; of any for AF_UNSPEC.
+
+        Raises:
+            OSError: there is no such name, or no answer in time.
+        """
+        pairs = [(socket.AF_INET6 if ":" in one else socket.AF_INET, one) for one in await names.find(host)]
+        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=kind, proto=0, flags=flags)
+            for kind, address in pairs
+            if family in (kind, socket.AF_UNSPEC)
+        ]
+
+    async def close(self) -> None:
+        """Does nothing: addresses are those of the process."""
 
 
 def _create_session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:

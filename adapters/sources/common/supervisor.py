@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from skewscope.adapters.runtime.clock import Clock
-from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation
+from skewscope.adapters.runtime.tasks import cancel_and_wait, check_cancellation, start_service
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch, TelemetrySource, redact_message
 from skewscope.adapters.sources.common.push_receiver import PushReceiver
 
@@ -70,7 +70,7 @@ class SupervisedSource:
     def start(self) -> None:
         """Starts its task."""
         self.since, self.is_backing_off = self.since or self.clock.now(), False
-        self.task = asyncio.create_task(self._supervise(), name=f"source {self.source.name}")
+        self.task = start_service(f"source {self.source.name}", self._supervise, self.clock.sleep)
 
     async def _supervise(self) -> None:
         while True:

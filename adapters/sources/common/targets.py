@@ -1,12 +1,13 @@
 """Discovers scrape targets: listed in the config, in files, or by DNS."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from skewscope.adapters.runtime.blocking_calls import FILES
+from skewscope.adapters.runtime.name_lookup import names
 from skewscope.adapters.sources.common.base import redact_message
 from skewscope.adapters.sources.common.dns_srv import lookup_services
 from skewscope.kb import yamlfile
@@ -49,7 +50,7 @@ async def discover_targets(where: TargetDiscovery) -> tuple[list[ScrapeTarget], 
     """Returns all targets in order, and the problems in words."""
     targets, troubles = set(where.targets), []
     jobs: list[Awaitable[Iterable[ScrapeTarget]]] = [
-        asyncio.to_thread(_read_targets, where, Path(file)) for file in where.files
+        FILES.run(_read_targets, where, Path(file)) for file in where.files
     ]
     jobs += [_resolve_targets(where, name, port) for name, port in where.names]
     for some in await asyncio.gather(*jobs, return_exceptions=True):
@@ -135,8 +136,7 @@ async def _resolve_targets(where: TargetDiscovery, name: str, port: int) -> list
 
 
 async def _lookup_addresses(name: str, port: int) -> list[tuple[str, int]]:
-    info = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return sorted({(str(address[0]), port) for *_, address in info})
+    return sorted((address, port) for address in await names.find(name))
 
 
 def scrape_labels(target: ScrapeTarget) -> Mapping[str, str]:

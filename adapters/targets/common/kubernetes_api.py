@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 from skewscope.adapters.config.fields import read_path
 from skewscope.adapters.config.secret import Secret, redact_secrets
+from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources.common.http_client import FetchOptions, HttpResponse
 from skewscope.adapters.targets.common.base import BusyError, ConflictError, TargetError
 from skewscope.adapters.targets.common.calls import Call, HttpCall
@@ -115,7 +116,7 @@ class KubernetesApi:
     async def _request(self, call: HttpCall) -> HttpResponse:
         options = self.options
         if self.token_file:
-            token = await asyncio.to_thread(read_file, self.token_file)
+            token = await FILES.run(read_file, self.token_file)
             options = replace(options, bearer=Secret(token.strip()))
         return await request(call, options)
 

@@ -28,6 +28,37 @@ def test_what_is_saved_is_loaded_by_another_and_replaced_as_a_whole(tmp_path):
     assert (tmp_path / "lock.actions").stat().st_mode & 0o077 == 0
 
 
+def test_who_has_claimed_an_earlier_term_cannot_write_any_more(tmp_path):
+    old, new = ledger(tmp_path), ledger(tmp_path)
+    assert [old.claim(), old.term] == [False, 1]
+    old.save(ACTIONS[0])
+    assert [new.claim(), new.term] == [True, 2]
+    for write in (lambda: old.save(replace(ACTIONS[0], waiting="x")), lambda: old.prune(9e9, ())):
+        with pytest.raises(OSError, match="another controller leads: its term is 2, and this one's 1"):
+            write()
+    new.save(ACTIONS[1])
+    assert new.load() == {one.id: one for one in ACTIONS[:2]}
+    old.claim()
+    old.save(ACTIONS[2])
+    assert old.term == 3
+
+
+def test_two_that_claim_at_once_have_different_terms(tmp_path, monkeypatch):
+    one, two = ledger(tmp_path), ledger(tmp_path)
+    one.claim()
+    newest = SharedLedger._newest_term
+
+    def late(self):
+        found = newest(self)
+        if self is two:
+            one.claim()
+        return found
+
+    monkeypatch.setattr(SharedLedger, "_newest_term", late)
+    two.claim()
+    assert (one.term, two.term) == (2, 3)
+
+
 def test_a_file_that_is_no_action_is_told_and_left_out(tmp_path, caplog):
     ledger(tmp_path).save(ACTIONS[1])
     folder = tmp_path / "lock.actions"

@@ -155,6 +155,39 @@ def test_a_freeze_holds_for_the_next_leader(tmp_path):
     assert second.store.freeze() is None
 
 
+def test_an_unexpected_error_while_taking_the_lead_is_logged_once_and_tried_again(tmp_path, monkeypatch, caplog):
+    world, first, _ = pair(tmp_path)
+    claim, calls = SharedLedger.claim, []
+
+    def fail(self):
+        calls.append(1)
+        if len(calls) < 4:
+            raise RuntimeError("a bug")
+        return claim(self)
+
+    monkeypatch.setattr(SharedLedger, "claim", fail)
+    asyncio.run(first.step(120))
+    assert [one.state for one in first.actions] == ["verified"]
+    assert len([one for one in caplog.records if one.exc_info]) == 1
+    assert world.router.lines == ["drain r2"]
+
+
+def test_a_leader_whose_machine_stood_still_begins_nothing(tmp_path):
+    """It still believes to lead, and another one has taken over meanwhile."""
+    world, first, second = pair(tmp_path)
+
+    async def scenario():
+        await first.step(2)
+        second.term = 1
+        await second.step(2)
+        await first.step(70)
+        assert world.router.lines == []
+        await second.step(2)
+        assert world.router.lines == ["drain r2"]
+
+    asyncio.run(scenario())
+
+
 def test_an_intent_of_a_leader_that_was_killed_is_finished_by_the_next(tmp_path):
     world, first, second = pair(tmp_path)
 

@@ -191,3 +191,15 @@ def test_what_is_lost_is_told_and_found_again(demo, monkeypatch):
             troubles.append(found.history.trouble)
         found.stop_event.set()
     assert troubles == ["it answers 500", ""]
+
+
+def test_an_unexpected_error_of_a_view_is_shown_before_its_thread_is_started_again(monkeypatch):
+    def fail(_self):
+        raise RuntimeError("a bug")
+
+    view = RemoteView("http://127.0.0.1:1", Channel(ControllerEndpoint("http://127.0.0.1:1")), ViewHistory())
+    monkeypatch.setattr(attached_module, "PERIOD", 0.0)
+    monkeypatch.setattr(RemoteView, "poll", fail)
+    with pytest.raises(RuntimeError):
+        view._poll_loop()
+    assert view.history.trouble == "unexpected RuntimeError: a bug"
