@@ -196,11 +196,12 @@ def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
     (text,) = EXAMPLE.findall((ROOT / "docs" / "controller.md").read_text())
     signed_by_itself(tmp_path, "server.pem", "server.key")
     signed_by_itself(tmp_path, "ca.pem", "ca.key")
-    for name in ("grafana", "n0"):
+    for name in ("ann", "grafana", "n0"):
         (tmp_path / f"{name}.token").write_text(f"{name}-0123456789abcdef")
     monkeypatch.setenv("OPS_TOKEN", "ops-0123456789abcdef")
     (tmp_path / "topology.yaml").write_text(
-        "version: 1\nnodes: [{name: n0}]\ngroups: [{name: job7, kind: data-parallel, members: [n0]}]\n"
+        "version: 1\nnodes: [{name: n0, rack: a1}]\ngroups: [{name: job7, kind: data-parallel, members: [n0]}]\n"
+        "pools: [{name: chat, team: search, replicas: [job7]}]\n"
     )
     (tmp_path / "skewscope.yaml").write_text(text.replace("/shared/", f"{tmp_path}/"))
     known = {}

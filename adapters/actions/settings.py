@@ -11,6 +11,7 @@ from skewscope.engine.actions.action import Action
 from skewscope.engine.actions.change import CHANGE_KINDS
 from skewscope.engine.actions.lifecycle import Timing
 from skewscope.engine.actions.limits import WEEKDAYS, ActionLimits, Breaker, TimeWindow
+from skewscope.engine.actions.places import PLACE_KINDS, PlaceLimit, find_parts
 from skewscope.engine.actions.planning import Option
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
@@ -28,6 +29,8 @@ LEAST_CONFIDENCE = 0.5
 TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 MODE_FIELDS = ("condition", "rule", "target", "kind")
 APPROVAL_FIELDS = ("risk", "target", "kind", "condition")
+PLACE_FIELDS = {"at_once": (0, 1000), "per_hour": (0, 10_000), "share": (0.0, 1.0)}
+"""Limits of a place, each with its bounds."""
 RISKS = ("low", "medium", "high")
 MAX_PERSONS = 10
 
@@ -178,7 +181,7 @@ def _read_mode_rules(fields: FieldReader, at: FieldPath, targets: list[str]) -> 
 def _read_limits(fields: FieldReader, at: FieldPath, topology: Topology) -> ActionLimits:
     here, default = (*at, "limits"), ActionLimits()
     if fields.value_at(here) is not None:
-        names = ("at_once", "per_hour", "share_of_nodes", "share_of_groups", "share_of_replicas", "cool_down")
+        names = ("at_once", "per_hour", "share_of_nodes", "share_of_groups", "share_of_replicas", "cool_down", "places")
         fields.check_keys(here, (), names)
     return ActionLimits(
         int(read_number(fields, (*here, "at_once"), default.at_once, (1, 1000))),
@@ -190,7 +193,27 @@ def _read_limits(fields: FieldReader, at: FieldPath, topology: Topology) -> Acti
         read_number(fields, (*here, "cool_down"), default.cool_down, (0.0, 86400.0)),
         _read_breaker(fields, (*at, "breaker")),
         tuple(_read_windows(fields, (*at, "windows"))),
+        tuple(_read_places(fields, (*here, "places"), topology)),
     )
+
+
+def _read_places(fields: FieldReader, at: FieldPath, topology: Topology) -> Iterable[PlaceLimit]:
+    for item in fields.item_paths(at, MAX_RULES):
+        if not fields.check_keys(item, (), (*PLACE_KINDS, *PLACE_FIELDS)):
+            continue
+        named = [(kind, name) for kind in PLACE_KINDS if (name := fields.text((*item, kind)))]
+        given = [name for name in PLACE_FIELDS if fields.value_at((*item, name)) is not None]
+        if len(named) != 1 or not given:
+            expected = "one of pool, rack and team, and any of at_once, per_hour and share"
+            fields.add_problem(item, f"{len(named)} places and {len(given)} limits", expected)
+            continue
+        (place,) = named
+        numbers = {name: read_number(fields, (*item, name), 1, PLACE_FIELDS[name]) for name in given}
+        counts = [int(numbers[name]) if name in numbers else None for name in ("at_once", "per_hour")]
+        limit = PlaceLimit(*place, counts[0], counts[1], numbers.get("share"))
+        if topology.nodes and not find_parts(limit, topology):
+            fields.add_problem((*item, place[0]), f"an unknown {place[0]} {place[1]!r:.80}", "one of the topology")
+        yield limit
 
 
 def _read_minimum(fields: FieldReader, at: FieldPath, topology: Topology) -> dict[str, int]:

@@ -28,7 +28,7 @@ from skewscope.engine.actions.action import (
     Measurement,
 )
 from skewscope.engine.actions.freeze import Freeze
-from skewscope.engine.actions.limits import HOUR
+from skewscope.engine.actions.places import HOUR
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue

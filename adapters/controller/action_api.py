@@ -23,6 +23,7 @@ from skewscope.adapters.runtime.blocking_calls import STORE
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.engine.actions.action import Action, action_to_json
 from skewscope.engine.actions.freeze import freeze_to_json
+from skewscope.engine.actions.places import list_groups
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError
@@ -141,9 +142,13 @@ async def _describe_target(target: Target, readings: TargetReadings) -> dict[str
 
 async def approve_action(request: Request, context: "ApiContext") -> Response:
     """Approves a proposal, or another option in its place."""
+    coordinator, caller = _coordinator(context), caller_of(request)
+    action = coordinator.actions.get(request.path_params["id"])
+    teams = coordinator.planner.topology.find_teams(() if action is None else list_groups(action))
+    if caller.teams and teams and not teams & set(caller.teams):
+        return error_response(403, f"this needs a token of the team {' or '.join(sorted(teams))}")
 
     async def approve(id_: str, who: str, why: str, option: str) -> Action:
-        coordinator = _coordinator(context)
         return await (
             approve_choice(coordinator, id_, option, who, why) if option else coordinator.approve(id_, who, why)
         )

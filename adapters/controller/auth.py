@@ -31,6 +31,8 @@ class Caller:
     """One of `config.ROLES`, or `agent`."""
     node: str = ""
     """The node that an agent may report for, `*` for any."""
+    teams: tuple[str, ...] = ()
+    """Teams for which it may approve actions; empty for all."""
 
     def has_role(self, role: str) -> bool:
         """Returns whether it has at least this role."""
@@ -118,4 +120,4 @@ def _is_loopback(host: str) -> bool:
 
 
 def _caller_of(token: ApiToken) -> Caller:
-    return Caller(token.name, token.role, token.name if token.role == AGENT else "")
+    return Caller(token.name, token.role, token.name if token.role == AGENT else "", token.teams)

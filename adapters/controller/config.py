@@ -56,6 +56,8 @@ class ApiToken:
     role: str
     """One of `ROLES`, or `agent`."""
     secret: Secret
+    teams: tuple[str, ...] = ()
+    """Teams for whose pools and groups it may approve actions; empty for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,14 +436,14 @@ def _parse_tokens(fields: FieldReader, folder: Path) -> Iterator[tuple[FieldPath
         fields.check_keys(("auth",), (), ("tokens", "certificates", "anonymous"))
     seen: set[str] = set()
     for at in fields.item_paths(("auth", "tokens"), MAX_TOKENS):
-        if not fields.check_keys(at, ("name", "role"), ("token", "file")):
+        if not fields.check_keys(at, ("name", "role"), ("token", "file", "teams")):
             continue
         name, role = fields.text((*at, "name")), fields.text((*at, "role"), choice=ROLES[1:])
         if name in seen:
             fields.add_problem((*at, "name"), f"{name!r} for the second time", "a name of its own")
         seen.add(name)
         if (found := read_secret(fields, at, folder)) is not None:
-            yield at, ApiToken(name, role, found)
+            yield at, ApiToken(name, role, found, fields.texts((*at, "teams")))
 
 
 def _parse_certificate_roles(fields: FieldReader, cluster: Topology) -> Mapping[str, str]:

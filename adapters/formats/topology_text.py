@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from skewscope.engine.model.topology import FLEET, Node, Pool, Topology
+from skewscope.engine.model.topology import FLEET, Node, Topology
 
 SMALL_FLEET = 512
 """Up to this number of nodes, every node gets the whole topology."""
@@ -22,9 +22,13 @@ def format_topology(topology: Topology) -> str:
             {"name": group.name, "kind": group.kind, "members": list(group.members)}
             | ({"front_end": group.front_end} if group.front_end else {})
             | ({"engine": dict(group.engine)} if group.engine else {})
+            | ({"team": group.team} if group.team else {})
             for group in topology.groups
         ],
-        "pools": [{"name": pool.name, "replicas": list(pool.replicas)} for pool in topology.pools],
+        "pools": [
+            {"name": pool.name, "replicas": list(pool.replicas)} | ({"team": pool.team} if pool.team else {})
+            for pool in topology.pools
+        ],
     }
     return str(yaml.dump(whole, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True))
 
@@ -69,7 +73,7 @@ def subset_for_node(topology: Topology, node: str) -> Topology:
     ends = {port.peer for port in topology.node[node].ports if port.peer}
     names |= {topology.port[end].node for end in ends if end in topology.port}
     groups = {g.name for g in own}
-    pools = (Pool(pool.name, tuple(r for r in pool.replicas if r in groups)) for pool in topology.pools)
+    pools = (replace(pool, replicas=tuple(r for r in pool.replicas if r in groups)) for pool in topology.pools)
     nodes = tuple(_drop_foreign_peers(one, names, topology) for one in topology.nodes if one.name in names)
     return Topology(nodes, own, tuple(pool for pool in pools if pool.replicas))
 

@@ -3,14 +3,16 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from typing import NamedTuple
 
 from skewscope.engine.actions.action import DONE, NOT_HELPED, Action
 from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT, REQUEUE
 from skewscope.engine.actions.hold_out import is_return
+from skewscope.engine.actions.places import HOUR, PlaceCheck, PlaceLimit
 from skewscope.engine.model.topology import Topology
 
-HOUR, DAY = 3600.0, 86400.0
+DAY = 86400.0
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WINDOW, BREAKER, MEMBER, COUNT, SHARE, MINIMUM = BLOCK_REASONS = (
     "window",
@@ -78,6 +80,8 @@ class ActionLimits:
     breaker: Breaker = field(default_factory=Breaker)
     windows: tuple[TimeWindow, ...] = ()
     """Windows in which changes may be made; empty for always."""
+    places: tuple[PlaceLimit, ...] = ()
+    """Limits of pools, racks and teams, which hold beside the others."""
 
     def minimum_of(self, pool: str, replicas: int) -> int:
         """Returns the least number of replicas of a pool that have to be left in use."""
@@ -136,12 +140,13 @@ def list_blocks(
     """
     known = [other for other in others if other.id != action.id]
     holding = [other for other in known if other.is_in_place or is_lasting(other, around.members_in_use)]
+    places = PlaceCheck(limits.places, around.topology, _changed_replicas)
     found = {
         WINDOW: _window_blocks(limits, t),
         BREAKER: _breaker_blocks(known, limits, t),
         MEMBER: _member_blocks(action, known, limits, t),
-        COUNT: _count_blocks(known, limits, t),
-        SHARE: _share_blocks(action, holding, limits, around.topology),
+        COUNT: chain(_count_blocks(known, limits, t), places.find_counts(action, known, t)),
+        SHARE: chain(_share_blocks(action, holding, limits, around.topology), places.find_shares(action, holding)),
         MINIMUM: _pool_blocks(action, holding, limits, around),
     }
     return tuple(LimitBlock(reason, text) for reason, texts in found.items() for text in texts)

@@ -67,6 +67,8 @@ class Group:
     front_end: str = ""
     engine: tuple[tuple[str, str], ...] = ()
     """Labels and values by which the series of its serving engine are told apart from those of others."""
+    team: str = ""
+    """Who owns it; '' for the team of its pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Pool:
 
     name: str
     replicas: tuple[str, ...]
+    team: str = ""
+    """Who owns it."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,20 @@ class Topology:
         for node in self.nodes:
             found.setdefault(node.rack, set()).add(node.name)
         return {rack: frozenset(names) for rack, names in found.items()}
+
+    @cached_property
+    def teams(self) -> Mapping[str, frozenset[str]]:
+        """The groups of each team, by its name; those without one are in ''."""
+        of_pool = {replica: pool.team for pool in self.pools for replica in pool.replicas}
+        found: dict[str, set[str]] = {}
+        for group in self.groups:
+            found.setdefault(group.team or of_pool.get(group.name, ""), set()).add(group.name)
+        return {team: frozenset(names) for team, names in found.items()}
+
+    def find_teams(self, groups: Iterable[str]) -> frozenset[str]:
+        """Returns the teams that own any of some groups."""
+        wanted = set(groups)
+        return frozenset(team for team, names in self.teams.items() if team and names & wanted)
 
     @cached_property
     def group(self) -> Mapping[str, Group]:

@@ -145,13 +145,14 @@ def _address(fields: FieldReader, path: FieldPath) -> str:
 
 
 def _group(fields: FieldReader, path: FieldPath) -> Group:
-    fields.check_keys(path, ("name", "kind", "members"), ("front_end", "engine", "note"))
+    fields.check_keys(path, ("name", "kind", "members"), ("front_end", "engine", "team", "note"))
     return Group(
         fields.text((*path, "name"), without=GROUP_WITHOUT),
         fields.text((*path, "kind"), choice=GROUP_KINDS),
         tuple(fields.required_text(item) for item in fields.item_paths((*path, "members"))),
         fields.text((*path, "front_end")),
         _engine_labels(fields, (*path, "engine")),
+        fields.text((*path, "team")),
     )
 
 
@@ -173,9 +174,9 @@ def _engine_labels(fields: FieldReader, path: FieldPath) -> tuple[tuple[str, str
 
 
 def _pool(fields: FieldReader, path: FieldPath) -> Pool:
-    fields.check_keys(path, ("name", "replicas"), ("note",))
+    fields.check_keys(path, ("name", "replicas"), ("team", "note"))
     replicas = tuple(fields.required_text(item) for item in fields.item_paths((*path, "replicas")))
-    return Pool(fields.text((*path, "name"), without=NAME_WITHOUT), replicas)
+    return Pool(fields.text((*path, "name"), without=NAME_WITHOUT), replicas, fields.text((*path, "team")))
 
 
 def _check_nodes(fields: FieldReader, read: Topology) -> None:

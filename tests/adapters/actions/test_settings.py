@@ -84,6 +84,8 @@ actions:
         ("actions: {windows: [{from: '22:00', to: '06:00', days: [someday]}]}", 5, "'someday'"),
         ("actions: {timing: {time_to_live: -1}}", 5, "a whole number (-1)"),
         ("actions: {limits: {at_onse: 1}}", 5, "at_onse"),
+        ("actions: {limits: {places: [{pool: pol, at_once: 1}]}}", 5, "an unknown pool 'pol'"),
+        ("actions: {limits: {places: [{at_once: 1}]}}", 5, "0 places and 1 limits"),
         ("actions: {approvals: [{persons: 0}]}", 5, "a whole number (0)"),
         ("actions: {approvals: [{persons: 2, risk: [huge]}]}", 5, "'huge'"),
         ("actions: {approvals: [{persons: 2, target: [frnt]}]}", 5, "an unknown target 'frnt'"),
