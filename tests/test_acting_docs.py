@@ -65,7 +65,7 @@ def test_every_example_is_valid(page, tmp_path):
     for text in found:
         for word in re.findall(r"\b(?:file|token_file|eth2): (\S+)", text):
             if "/" not in word:
-                (tmp_path / word.rstrip("}")).write_text("a-key-of-at-least-thirty-two-characters")
+                (tmp_path / word.rstrip("},")).write_text("a-key-of-at-least-thirty-two-characters")
         document = yamlfile.parse(text, str(tmp_path / "skewscope.yaml"))
         reader = FieldReader(document)
         for item in reader.item_paths(("targets",), 100):

@@ -198,6 +198,7 @@ def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
     signed_by_itself(tmp_path, "ca.pem", "ca.key")
     for name in ("ann", "grafana", "n0"):
         (tmp_path / f"{name}.token").write_text(f"{name}-0123456789abcdef")
+    (tmp_path / "link.key").write_text("a-key-of-at-least-thirty-two-characters")
     monkeypatch.setenv("OPS_TOKEN", "ops-0123456789abcdef")
     (tmp_path / "topology.yaml").write_text(
         "version: 1\nnodes: [{name: n0, rack: a1}]\ngroups: [{name: job7, kind: data-parallel, members: [n0]}]\n"

@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
+from pathlib import Path
 
-from skewscope.adapters.config.fields import read_number
+from skewscope.adapters.actions.approval_links import DEFAULT_LIFETIME, LEAST_KEY, LinkSettings
+from skewscope.adapters.config.fields import read_bool, read_number
+from skewscope.adapters.config.secret import read_secret
 from skewscope.adapters.targets.common.base import Target
 from skewscope.engine.actions.action import Action
 from skewscope.engine.actions.change import CHANGE_KINDS
@@ -31,6 +34,7 @@ MODE_FIELDS = ("condition", "rule", "target", "kind")
 APPROVAL_FIELDS = ("risk", "target", "kind", "condition")
 PLACE_FIELDS = {"at_once": (0, 1000), "per_hour": (0, 10_000), "share": (0.0, 1.0)}
 """Limits of a place, each with its bounds."""
+PUBLIC_URL = re.compile(r"(https://[\w.:\[\]-]+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?)(/[\w./-]*)?")
 RISKS = ("low", "medium", "high")
 MAX_PERSONS = 10
 
@@ -70,6 +74,8 @@ class ActionSettings:
     timing: Timing = field(default_factory=Timing)
     approvals: tuple[ApprovalRule, ...] = ()
     """Of those that apply the one that asks most persons decides; the policy approves nothing to which one applies."""
+    links: LinkSettings | None = None
+    """Signed links in notifications of proposals; None for no links."""
     shadow_days: float = DEFAULT_SHADOW_DAYS
     """Days that a shadow run has to cover before a target may act."""
     no_shadow_evidence: str = ""
@@ -129,7 +135,7 @@ def read_actions(fields: FieldReader, topology: Topology, targets: Iterable[str]
     if fields.value_at(at) is None:
         return ActionSettings()
     limited = ("limits", "minimum_healthy", "breaker", "windows", "timing")
-    optional = ("mode", "modes", "confidence", *limited, "approvals", "shadow_days", "acknowledge", "note")
+    optional = ("mode", "modes", "confidence", *limited, "approvals", "links", "shadow_days", "acknowledge", "note")
     if not fields.check_keys(at, (), optional):
         return ActionSettings()
     return ActionSettings(
@@ -139,6 +145,7 @@ def read_actions(fields: FieldReader, topology: Topology, targets: Iterable[str]
         _read_limits(fields, at, topology),
         _read_timing(fields, (*at, "timing")),
         tuple(_read_approvals(fields, (*at, "approvals"), sorted(targets))),
+        _read_links(fields, (*at, "links")),
         read_number(fields, (*at, "shadow_days"), DEFAULT_SHADOW_DAYS, (0.01, 366.0)),
         _read_acknowledged(fields, (*at, "acknowledge")),
     )
@@ -159,6 +166,23 @@ def _check_targets(fields: FieldReader, item: FieldPath, targets: list[str]) -> 
         if name not in targets:
             hint = fields.suggest_name(name, targets)
             fields.add_problem((*item, "target"), f"an unknown target {name!r:.80}", "one of `targets`", hint)
+
+
+def _read_links(fields: FieldReader, at: FieldPath) -> LinkSettings | None:
+    if fields.value_at(at) is None:
+        return None
+    if not fields.check_keys(at, ("public_url", "key", "recipients"), ("lifetime", "login")):
+        return None
+    key = read_secret(fields, (*at, "key"), Path(fields.document.file).parent, LEAST_KEY)
+    url = fields.required_text((*at, "public_url"))
+    if url and not PUBLIC_URL.fullmatch(url):
+        hint = "A link over plain http can be read on its way; it is allowed for the local machine only."
+        fields.add_problem((*at, "public_url"), f"{url!r:.80}", "an address that begins with https://", hint)
+    named = fields.value_at((*at, "recipients"))
+    recipients = {str(name): fields.required_text((*at, "recipients", name)) for name in named or ()}
+    lifetime = read_number(fields, (*at, "lifetime"), DEFAULT_LIFETIME, (30.0, 86400.0))
+    login = read_bool(fields, (*at, "login"))
+    return None if key is None else LinkSettings(url.rstrip("/"), key, recipients, lifetime, login)
 
 
 def _read_acknowledged(fields: FieldReader, at: FieldPath) -> str:

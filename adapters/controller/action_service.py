@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from skewscope.adapters.actions.acting_rows import FREEZE, SHADOW
 from skewscope.adapters.actions.action_book import STARTING, ActionStoreError
+from skewscope.adapters.actions.approval_links import LinkSettings, make_link
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.effect import EffectMeter
 from skewscope.adapters.actions.planner import Planner
@@ -21,7 +23,7 @@ from skewscope.adapters.controller.tick_pipeline import TickResult
 from skewscope.adapters.targets import target_kinds
 from skewscope.adapters.targets.common.base import Target
 from skewscope.adapters.targets.common.fingerprint import fingerprint, list_identity, list_members
-from skewscope.engine.actions.action import Action
+from skewscope.engine.actions.action import PROPOSED, Action
 from skewscope.engine.actions.change import Change
 from skewscope.engine.actions.freeze import Freeze, freeze_to_json
 from skewscope.engine.advice.advice import ContextFact
@@ -37,6 +39,8 @@ class StoreAdapter:
     """Runs a function with the writer of the store in its thread."""
     shared: SharedActions | None = None
     """None for a controller that is alone. What is written there counts; the store keeps a copy and the audit log."""
+    links: Callable[[], LinkSettings | None] = lambda: None
+    """The present settings of links in notifications."""
 
     async def save(self, action: Action, t: float, who: str, what: str) -> None:
         """Stores an action durably, with a line of the audit log.
@@ -46,7 +50,9 @@ class StoreAdapter:
         """
         trouble = ""
         try:
-            await self.write(lambda writer: writer.write_action(t, who, what, action))
+            settings = self.links()
+            link = None if settings is None else partial(make_proposal_link, settings, t)
+            await self.write(lambda writer: writer.write_action(t, who, what, action, link))
         except StoreError as error:
             trouble = str(error)
         if self.shared is not None and not (trouble and action.state in STARTING):
@@ -81,6 +87,11 @@ class StoreAdapter:
             await self.shared.save_freeze(freeze)
         if trouble:
             raise ActionStoreError(trouble)
+
+
+def make_proposal_link(settings: LinkSettings, t: float, action: Action, notifier: str) -> str:
+    """Returns where the reader of a notifier decides about an action; '' for one that is no proposal."""
+    return make_link(settings, action, notifier, t) if action.state == PROPOSED else ""
 
 
 @dataclass

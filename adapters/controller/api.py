@@ -21,6 +21,7 @@ from skewscope.adapters.controller import (
     freeze_api,
     health,
     health_overview,
+    link_api,
     metrics,
     order_api,
     shadow_api,
@@ -503,6 +504,22 @@ ROUTES = (
             ("freeze", "Nothing new begins; `why`, and `seconds`, `hold_undos` if wanted.", freeze_api.freeze_actions),
             ("thaw", "Ends a freeze; the body holds `why`.", freeze_api.thaw_actions),
             ("undo-all", "Freezes, and takes back every change in place.", freeze_api.undo_actions),
+        )
+    ),
+    *(
+        Route(
+            *("/act/{id}", "", summary, handler, "text/html"),
+            method=method,
+            may_be_missing=True,
+            other_statuses=(
+                ("403", "The link is not of this controller, or a token is missing."),
+                ("409", "It was decided or changed since."),
+                ("410", "The link is too old."),
+            ),
+        )
+        for method, summary, handler in (
+            ("GET", "The page of a signed link: plan, evidence, a form.", link_api.show_proposal),
+            ("POST", "Decides by that form.", link_api.decide_proposal),
         )
     ),
     Route(

@@ -207,9 +207,23 @@ def read(path: Path) -> ControllerConfig:
         _check_exposure(fields, config)
     check_reports_for(fields, cluster)
     _check_files(fields, config)
+    _check_recipients(fields, config)
     if fields.problems:
         raise InputError(set(fields.problems))
     return config
+
+
+def _check_recipients(fields: FieldReader, config: ControllerConfig) -> None:
+    """Reports recipients of links that are no notifiers."""
+    links = config.actions.links
+    if links is None or fields.problems:
+        return
+    built = (notify.kinds()[one.kind].build(one.settings, config.topology) for one in config.notifiers)
+    names = sorted(notifier.name for some in built for notifier in some)
+    for name in links.recipients:
+        if name not in names:
+            hint = fields.suggest_name(name, names)
+            fields.add_problem(("actions", "links", "recipients", name), f"{name!r:.80}", "a notifier of `tell`", hint)
 
 
 def read_at_start(path: Path) -> ControllerConfig:

@@ -529,7 +529,8 @@ class Controller:
 
         lock = self.config.leader
         ledger = SharedLedger(lock.path.with_name(f"{lock.path.name}.actions")) if lock is not None else None
-        return StoreAdapter(write, SharedActions(ledger, lambda: self.is_leader) if ledger is not None else None)
+        shared = SharedActions(ledger, lambda: self.is_leader) if ledger is not None else None
+        return StoreAdapter(write, shared, lambda: self.config.actions.links)
 
     def _step_actions(self, known: TickResult) -> None:
         self.actions.step(known)

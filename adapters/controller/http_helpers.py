@@ -63,19 +63,24 @@ async def read_json_text(request: Request) -> str:
     # A web page can post anything cross-origin except JSON, which needs a preflight request.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise BadBodyError(415, "Content-Type: application/json is required")
+    return await read_text(request)
+
+
+async def read_text(request: Request) -> str:
+    """Returns the body as text.
+
+    Raises:
+        BadBodyError: it is too large or too slow, or no UTF-8.
+    """
+    found = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
-            return (await _read_body(request)).decode()
+            async for part in request.stream():
+                found += part
+                if len(found) > MAX_BODY:
+                    raise BadBodyError(413, f"more than {MAX_BODY} bytes")
+        return found.decode()
     except TimeoutError:
         raise BadBodyError(408, f"the body took more than {BODY_TIMEOUT:g} s") from None
     except UnicodeDecodeError:
         raise BadBodyError(400, "a body that is not UTF-8") from None
-
-
-async def _read_body(request: Request) -> bytes:
-    found = bytearray()
-    async for part in request.stream():
-        found += part
-        if len(found) > MAX_BODY:
-            raise BadBodyError(413, f"more than {MAX_BODY} bytes")
-    return bytes(found)

@@ -9,6 +9,7 @@ from skewscope.adapters.sources.common.push_receiver import PushReceiver
 if TYPE_CHECKING:
     from skewscope.adapters.controller.api import Route
 
+FORM = "application/x-www-form-urlencoded"
 AUTH_RESPONSES = {
     "401": "Unknown token.",
     "403": "The role does not permit this.",
@@ -73,7 +74,8 @@ def _build_operation(route: "Route") -> dict[str, Any]:
     if route.role:
         payload |= {"security": [{"token": []}], "x-role": route.role}
     if route.method == "POST":
-        payload["requestBody"] = {"required": True, "content": {"application/json": {}}}
+        content = FORM if route.content_type == "text/html" else "application/json"
+        payload["requestBody"] = {"required": True, "content": {content: {}}}
     return payload
 
 

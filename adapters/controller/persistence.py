@@ -8,7 +8,7 @@ import itertools
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,14 @@ AuditEntry = tuple[float, str, str, Mapping[str, Any]]
 """An audit line: time, actor, action, data."""
 
 log = logging.getLogger(__name__)
+
+
+ActionLink = Callable[[Action, str], str]
+"""Returns where the reader of a notifier decides about an action; '' for nowhere."""
+
+
+def _add_link(update: IncidentUpdate, link: str) -> IncidentUpdate:
+    return update._replace(why=f"{update.why}; or decide at {link}") if link else update
 
 
 @dataclass
@@ -64,8 +72,8 @@ class StoreWriter:
             (t, notifier, payload) for notifier, payload in self.outbox.collect_updates(t, incidents, hidden)
         )
 
-    def write_action(self, t: float, who: str, what: str, action: Action) -> None:
-        """Writes an action, with notifications of its new state.
+    def write_action(self, t: float, who: str, what: str, action: Action, link: ActionLink | None = None) -> None:
+        """Writes an action, with notifications of its new state; `link` gives the reader of each where to decide.
 
         Raises:
             StoreError: it could not be written.
@@ -76,7 +84,9 @@ class StoreWriter:
             text = describe_news(action, *ledger.read_standing(connection, action.id))
             if text:
                 news = ActionNews(action.id, action.reason.incident, text, not action.is_live)
-                found.extend(self.outbox.collect_action_news(connection, t, news))
+                news_of = self.outbox.collect_action_news(connection, t, news)
+                for at, name, update in news_of:
+                    found.append((at, name, _add_link(update, link(action, name) if link else "")))
                 self.outbox.write(connection, found)
 
         self.store.write_action(t, who, what, action, write_news)

@@ -86,12 +86,14 @@ actions:
         ("actions: {limits: {at_onse: 1}}", 5, "at_onse"),
         ("actions: {limits: {places: [{pool: pol, at_once: 1}]}}", 5, "an unknown pool 'pol'"),
         ("actions: {limits: {places: [{at_once: 1}]}}", 5, "0 places and 1 limits"),
+        ("actions: {links: {public_url: 'http://ops', key: {file: k}, recipients: {}}}", 5, "'http://ops'"),
         ("actions: {approvals: [{persons: 0}]}", 5, "a whole number (0)"),
         ("actions: {approvals: [{persons: 2, risk: [huge]}]}", 5, "'huge'"),
         ("actions: {approvals: [{persons: 2, target: [frnt]}]}", 5, "an unknown target 'frnt'"),
     ],
 )
 def test_each_mistake_is_told_with_its_line(tmp_path, text, line, found):
+    (tmp_path / "k").write_text("a-key-of-at-least-thirty-two-characters")
     with pytest.raises(InputError) as caught:
         read(tmp_path, text)
     (problem,) = caught.value.problems

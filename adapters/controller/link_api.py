@@ -1,0 +1,181 @@
+"""Pages behind the signed links of notifications: what would be done, and a form to decide.
+
+A GET never changes anything: chat programs open links to preview them. The link itself authorises the form, which a
+page of somebody else cannot know; pages are neither framed nor cached, and run no script.
+"""
+
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from skewscope.adapters.actions.action_book import ActionRequestError
+from skewscope.adapters.actions.approval_links import LinkClaim, LinkError, LinkSettings, check_claim, read_link
+from skewscope.adapters.actions.coordinator import Coordinator
+from skewscope.adapters.actions.summary import describe_action
+from skewscope.adapters.controller.auth import AccessControl, DeniedError
+from skewscope.adapters.controller.http_helpers import BadBodyError, read_text
+from skewscope.adapters.notify import incident_text
+from skewscope.engine.actions.action import Action
+from skewscope.engine.model.incident import Incident
+
+if TYPE_CHECKING:
+    from skewscope.adapters.controller.api import ApiContext
+
+FORM = "application/x-www-form-urlencoded"
+MAX_FIELDS = 10
+MAX_WHY = 500
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "X-Robots-Tag": "noindex",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+}
+STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}"
+    "pre{background:#f2f2f2;padding:.6rem;overflow-x:auto;white-space:pre-wrap}input{font:inherit;width:100%}"
+    "button{font:inherit;padding:.4rem 1.2rem;margin:.8rem .8rem 0 0}"
+)
+
+
+async def show_proposal(request: Request, context: "ApiContext") -> Response:
+    """Shows plan and evidence of a proposal, and the form; changes nothing."""
+    text = request.query_params.get("t", "")
+    try:
+        settings, claim, action = _open(request, context, text)
+    except LinkError as error:
+        return _page(error.status, "Nothing to decide", [_paragraph(str(error))])
+    incident = _coordinator(context).view.incidents.get(action.reason.incident)
+    parts = [*_plan_parts(action), *_evidence_parts(incident), _form(settings, claim, text)]
+    return _page(200, action.title, parts)
+
+
+async def decide_proposal(request: Request, context: "ApiContext") -> Response:
+    """Approves or refuses a proposal by the form of its page."""
+    try:
+        given = await _read_form(request)
+        settings, claim, action = _open(request, context, given.get("t", ""))
+        who = _authenticate(context, given) if settings.login else claim.who
+        if not (why := given.get("why", "").strip()[:MAX_WHY]):
+            raise LinkError(400, "a reason is needed")
+        coordinator = _coordinator(context)
+        decide = {"approve": coordinator.approve, "refuse": coordinator.refuse}.get(given.get("verb", ""))
+        if decide is None:
+            raise LinkError(400, "approve or refuse was expected")
+        decided = await decide(action.id, who, f"{why} (by a link to {claim.who})")
+    except BadBodyError as error:
+        return _page(error.status, "Nothing was changed", [_paragraph(str(error))])
+    except LinkError as error:
+        return _page(error.status, "Nothing was changed", [_paragraph(str(error))])
+    except ActionRequestError as error:
+        return _page(409, "Nothing was changed", [_paragraph(str(error))])
+    return _page(200, "Decided", [_paragraph(f"{describe_action(decided)}.")])
+
+
+def _open(request: Request, context: "ApiContext", text: str) -> tuple[LinkSettings, LinkClaim, Action]:
+    """Returns what a link is about.
+
+    Raises:
+        LinkError: it cannot be used.
+    """
+    coordinator = _coordinator(context)
+    settings = coordinator.settings.links
+    if settings is None:
+        raise LinkError(404, "this controller makes no links")
+    claim = read_link(settings, text, context.controller.clock.now())
+    id_ = request.path_params["id"]
+    return settings, claim, check_claim(claim, id_, coordinator.actions.get(id_))
+
+
+def _authenticate(context: "ApiContext", given: dict[str, str]) -> str:
+    """Returns the name of a token of the role `approve`.
+
+    Raises:
+        LinkError: there is none.
+    """
+    control = AccessControl(context.controller.config)
+    try:
+        if not given.get("token"):
+            raise DeniedError("no token", known=False)
+        caller = control.authenticate(f"Bearer {given['token']}")
+        control.authorise(caller, "approve")
+    except DeniedError as error:
+        raise LinkError(403, f"your token is needed, of the role approve: {error}") from None
+    return caller.name
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """Returns the fields of a form.
+
+    Raises:
+        BadBodyError: the body is none, or too large or too slow.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        raise BadBodyError(415, f"Content-Type: {FORM} is required")
+    try:
+        found = parse_qs(await read_text(request), max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise BadBodyError(400, "a form that cannot be read") from None
+    return {name: values[0] for name, values in found.items()}
+
+
+def _plan_parts(action: Action) -> list[str]:
+    plan, reason = action.plan, action.reason
+    facts = {
+        "for": f"{reason.condition} at {reason.kind} {reason.name}, {100 * reason.confidence:.0f} % sure",
+        "state": describe_action(action),
+        "effect": plan.effect,
+        "risk": plan.risk,
+        "touches": plan.blast_radius,
+        "undo": "" if plan.undo_calls else plan.undo,
+        "verified by": plan.verification,
+        "notes": "; ".join(plan.notes),
+    }
+    shown = [f"<b>{escape(name)}</b>: {escape(text)}<br>" for name, text in facts.items() if text]
+    out = [f"<p>{''.join(shown)}</p>", "<h2>Calls</h2>", _listing(plan.calls)]
+    return [*out, "<h2>Undo</h2>", _listing(plan.undo_calls)] if plan.undo_calls else out
+
+
+def _evidence_parts(incident: Incident | None) -> list[str]:
+    if incident is None:
+        return [_paragraph("The incident is over.")]
+    texts = [incident_text.summary_text(incident), incident_text.evidence_text(incident)]
+    return ["<h2>Evidence</h2>", *(_paragraph(text) for text in texts if text)]
+
+
+def _form(settings: LinkSettings, claim: LinkClaim, text: str) -> str:
+    token = (
+        '<p><label>Your token<input type="password" name="token" required autocomplete="off"></label></p>'
+        if settings.login
+        else f"<p>You decide as <b>{escape(claim.who)}</b>.</p>"
+    )
+    return (
+        f'<form method="post" autocomplete="off"><input type="hidden" name="t" value="{escape(text)}">{token}'
+        f'<p><label>Reason<input name="why" required maxlength="{MAX_WHY}"></label></p>'
+        '<button name="verb" value="approve">Approve</button><button name="verb" value="refuse">Refuse</button></form>'
+    )
+
+
+def _listing(calls: Iterable[str]) -> str:
+    return f"<pre>{escape(chr(10).join(calls) or 'none')}</pre>"
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
+
+
+def _page(status: int, title: str, parts: Iterable[str]) -> Response:
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    body = f"<h1>{escape(title)}</h1>{''.join(parts)}"
+    text = f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>'
+    return HTMLResponse(text, status, headers=HEADERS)
+
+
+def _coordinator(context: "ApiContext") -> Coordinator:
+    return context.controller.actions.coordinator
