@@ -122,6 +122,54 @@ def test_the_configs_in_kubernetes_are_good_and_meet_their_pods(tmp_path, monkey
     assert [each["name"] for each in container["env"]] == ["NODE_NAME"]
 
 
+def rules_of(part, name):
+    """Returns what a cluster role allows: verbs by resource."""
+    roles = yaml.safe_load_all((DEPLOY / "kubernetes" / part / "cluster-role.yaml").read_text())
+    role = next(one for one in roles if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", name))
+    return {kind: set(rule["verbs"]) for rule in role["rules"] for kind in rule["resources"]}
+
+
+def test_who_acts_on_nodes_may_read_and_patch_them_and_nothing_else():
+    assert rules_of("acting", "skewscope-nodes") == {"nodes": {"get", "list", "patch"}}
+    assert rules_of("acting", "skewscope-evict") == {"pods": {"list"}, "pods/eviction": {"create"}}
+    assert rules_of("node-condition", "skewscope-node-condition") == {"nodes": {"get"}, "nodes/status": {"patch"}}
+
+
+@pytest.mark.parametrize("part", ["acting", "node-condition"])
+def test_roles_are_bound_to_service_accounts_that_are_there(part):
+    folder = DEPLOY / "kubernetes" / part
+    listed = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert {file.name for file in folder.iterdir()} == {*listed["resources"], "kustomization.yaml"}
+    found = [one for name in listed["resources"] for one in yaml.safe_load_all((folder / name).read_text())]
+    bindings = [one for one in found if one["kind"] == "ClusterRoleBinding"]
+    own = {one["metadata"]["name"] for one in found if one["kind"] == "ServiceAccount"}
+    known = own | {documents("controller")["ServiceAccount"]["metadata"]["name"]}
+    assert bindings
+    assert {subject["name"] for one in bindings for subject in one["subjects"]} <= known
+    patched = {each["target"]["name"] for each in listed.get("patches", ())}
+    assert patched <= {documents("controller")[kind]["metadata"]["name"] for kind in ("StatefulSet", "ServiceAccount")}
+
+
+def test_a_controller_that_acts_reaches_the_api_server():
+    policy = yaml.safe_load((DEPLOY / "kubernetes/acting/network-policy.yaml").read_text())
+    assert policy["spec"]["podSelector"] == documents("controller")["NetworkPolicy"]["spec"]["podSelector"]
+    ports = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
+    assert ports == [443, 6443]
+
+
+def test_the_cron_job_runs_a_hook_of_the_image_with_a_token_that_may_read():
+    job = yaml.safe_load((DEPLOY / "kubernetes/node-condition/cron-job.yaml").read_text())
+    spec = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    script = container["command"][1]
+    assert (DEPLOY / "hooks" / Path(script).name).is_file()
+    assert f"COPY deploy/hooks {Path(script).parent}" in (DEPLOY / "containers/controller.Containerfile").read_text()
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    named = {each["name"]: each["value"] for each in container["env"]}
+    assert {str(Path(named[name]).parent) for name in ("SKEWSCOPE_TOKEN_FILE", "SSL_CERT_FILE")} == mounts
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl here")
 def test_kustomize_makes_one_of_it():
     made = subprocess.run(
@@ -149,6 +197,8 @@ def test_containers_begin_what_the_pods_give_arguments_to(part):
 def test_systemd_understands_its_units(unit, tmp_path):
     text = (DEPLOY / "systemd" / f"{unit}.service").read_text()
     (tmp_path / f"{unit}.service").write_text(text.replace("/opt/skewscope/bin/skewscope", "/bin/true"))
+    if (more := DEPLOY / "systemd" / f"{unit}.service.d").is_dir():
+        shutil.copytree(more, tmp_path / more.name)
     command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / f"{unit}.service")]
     said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert not [line for line in said.stderr.splitlines() if unit in line]

@@ -8,7 +8,8 @@ were read. Its undo removes the taint and moves no pod. Written for any server f
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -53,7 +54,13 @@ TAINT, CORDON = "taint", "cordon"
 RUNNING, ENDING = "running", "ending"
 EFFECTS = {DEWEIGHT: "PreferNoSchedule", DRAIN: "NoSchedule", EVICT: "NoSchedule"}
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
-"""Effects of taints with which a node gets no new pods."""
+"""Effects of taints with which a node gets no new pods but those that tolerate it."""
+ACCELERATOR_TAINTS = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu", "aws.amazon.com/neuron")
+"""Keys of taints that reserve nodes for pods with accelerators, as providers and device plug-ins set them."""
+SYSTEM_PREFIX = "node.kubernetes.io/"
+"""Keys of taints by which Kubernetes itself takes a node out, as while it is cordoned or not ready."""
+MIN_POOL = 3
+"""Nodes from which on a taint that more than half of them have is one of the pool, and not of a single node."""
 EVICTION_VERSIONS = ("policy/v1", "policy/v1beta1")
 MAX_NAMESPACES = 100
 MAX_EVICTIONS = 500
@@ -84,16 +91,19 @@ class KubernetesSettings:
     api: KubernetesApi
     drain_by: str = TAINT
     eviction: EvictionSettings = field(default_factory=EvictionSettings)
+    tolerated: tuple[str, ...] = ACCELERATOR_TAINTS
+    """Keys of taints that the workloads tolerate: a node with them is in use."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> KubernetesSettings:
     """Parses the settings of one entry; problems are added to `fields`."""
-    fields.check_keys(at, ("kind", "url", "members"), (*COMMON_FIELDS, *API_FIELDS, "drain", "evict"))
+    fields.check_keys(at, ("kind", "url", "members"), (*COMMON_FIELDS, *API_FIELDS, "drain", "evict", "tolerates"))
     common = read_common(fields, at, name)
     check_names(fields, (*at, "members"), common.members, "the name of a node")
     api = read_api(fields, at, common.timeout)
     drain = fields.text((*at, "drain"), choice=(TAINT, CORDON)) or TAINT
-    return KubernetesSettings(common, api, drain, read_eviction(fields, (*at, "evict")))
+    tolerated = (*ACCELERATOR_TAINTS, *fields.texts((*at, "tolerates")))
+    return KubernetesSettings(common, api, drain, read_eviction(fields, (*at, "evict")), tolerated)
 
 
 def read_eviction(fields: FieldReader, at: FieldPath) -> EvictionSettings:
@@ -134,7 +144,8 @@ class KubernetesTarget(NamedTarget):
                 pods = await self._read_pods()
         except TimeoutError:
             raise TargetError(f"{self.name}: no state within {self.settings.common.timeout:g} s") from None
-        return TargetState({name: make_member(node, pods.get(name, [])) for name, node in nodes.items()})
+        usual = find_usual_taints(nodes.values(), self.settings.tolerated)
+        return TargetState({name: make_member(node, pods.get(name, []), usual) for name, node in nodes.items()})
 
     def render_change(self, change: Change, state: TargetState) -> tuple[Call, ...]:
         """Returns the patch that taints or cordons a node; before evictions, the patch that keeps their pods away."""
@@ -269,12 +280,30 @@ def is_evictable(pod: Mapping[str, Any]) -> bool:
     return not mirrors and not ended and "DaemonSet" not in owners and "Node" not in owners
 
 
-def make_member(node: Mapping[str, Any], pods: list[tuple[str, str, str, str]]) -> MemberState:
-    """Returns the state of a node from its object."""
+def find_usual_taints(nodes: Collection[Mapping[str, Any]], tolerated: Iterable[str]) -> frozenset[str]:
+    """Returns the keys of taints with which nodes are in use: tolerated ones, and those that most nodes have.
+
+    Pods that run on such nodes tolerate them. What Kubernetes or an action has set is never one of them.
+    """
+    keys = ({_taint_key(taint) for taint in items_of(mapping_of(node, "spec"), "taints")} for node in nodes)
+    counts = Counter(key for some in keys for key in some)
+    shared = {key for key, count in counts.items() if len(nodes) >= MIN_POOL and 2 * count > len(nodes)}
+    return frozenset({*tolerated, *(key for key in shared if not key.startswith((SYSTEM_PREFIX, PREFIX)))})
+
+
+def _taint_key(taint: Mapping[str, Any]) -> str:
+    return str(taint.get("key", ""))
+
+
+def make_member(
+    node: Mapping[str, Any], pods: list[tuple[str, str, str, str]], usual: frozenset[str] = frozenset()
+) -> MemberState:
+    """Returns the state of a node from its object; `usual` are keys of taints with which it is in use."""
     meta, spec = metadata_of(node), mapping_of(node, "spec")
     taints, labels = items_of(spec, "taints"), mapping_of(meta, "labels")
     unschedulable = spec.get("unschedulable") is True
-    serving = not unschedulable and is_ready(node) and all(each.get("effect") not in KEEPS_AWAY for each in taints)
+    keeping = [each for each in taints if each.get("effect") in KEEPS_AWAY and _taint_key(each) not in usual]
+    serving = not unschedulable and is_ready(node) and not keeping
     details = {
         "pods": json.dumps(sorted(pods)),
         "taints": json.dumps(taints, sort_keys=True),

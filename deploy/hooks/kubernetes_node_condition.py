@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """Writes the health of nodes into Kubernetes as the node condition SkewscopeDegraded: True, False or Unknown.
 
-Run it once a minute, as a CronJob with a service account that may get nodes and patch nodes/status. Environment:
-SKEWSCOPE_URL, SKEWSCOPE_TOKEN_FILE, SKEWSCOPE_DEGRADED_BELOW (0.7); KUBERNETES_URL, KUBERNETES_TOKEN_FILE,
-KUBERNETES_CA_FILE (default: those of a pod). Nodes have the same names here and there. A node that Kubernetes does not
-know is passed over.
+Run it once a minute, as a CronJob with a service account that may get nodes and patch nodes/status; both are in
+deploy/kubernetes/node-condition. Environment: SKEWSCOPE_URL, SKEWSCOPE_TOKEN_FILE, SKEWSCOPE_DEGRADED_BELOW (0.7),
+SKEWSCOPE_VALID_S (300); KUBERNETES_URL, KUBERNETES_TOKEN_FILE, KUBERNETES_CA_FILE (default: those of a pod). Nodes have
+the same names here and there. A node that Kubernetes does not know is passed over.
+
+Nothing takes a condition back when this program ends. So each one says until when it is valid: `valid until TIME` in
+its message, which is its lastHeartbeatTime plus SKEWSCOPE_VALID_S. Whoever acts on it must take an older one for
+Unknown.
 """
 
 import json
@@ -13,7 +17,7 @@ import ssl
 import sys
 import urllib.error
 import urllib.request
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,6 +27,7 @@ from skewscope.adapters import Health, HealthAnswer
 TYPE = "SkewscopeDegraded"
 SECRETS = "/var/run/secrets/kubernetes.io/serviceaccount"
 MAX_MESSAGE = 500
+TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Cluster:
@@ -47,8 +52,11 @@ class Cluster:
             return found
 
 
-def build_condition(found: HealthAnswer, below: float, before: dict[str, str], now: str) -> dict[str, str]:
-    """Returns the condition; the time of its transition stays as long as its status does."""
+def build_condition(
+    found: HealthAnswer, below: float, before: dict[str, str], times: tuple[str, str]
+) -> dict[str, str]:
+    """Returns the condition at a time, valid until another; the time of its transition stays as long as its status."""
+    now, until = times
     status = "Unknown" if found.score is None else "True" if found.score < below else "False"
     names = [str(reason.get("condition")) for reason in found.reasons]
     words = {"True": "SkewscopeDiagnosis", "False": "NoDiagnosis", "Unknown": "NoTelemetry"}
@@ -58,7 +66,7 @@ def build_condition(found: HealthAnswer, below: float, before: dict[str, str], n
         "type": TYPE,
         "status": status,
         "reason": words[status],
-        "message": message[:MAX_MESSAGE],
+        "message": f"valid until {until}; {message}"[:MAX_MESSAGE],
         "lastHeartbeatTime": now,
         "lastTransitionTime": since,
     }
@@ -71,13 +79,15 @@ def main() -> int:
         sys.stderr.write(f"skewscope: {overview.trouble}\n")
         return 1
     below, cluster, failed = float(os.environ.get("SKEWSCOPE_DEGRADED_BELOW", "0.7")), Cluster(), False
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    begin = datetime.now(UTC)
+    valid = timedelta(seconds=float(os.environ.get("SKEWSCOPE_VALID_S", "300")))
+    times = (begin.strftime(TIME), (begin + valid).strftime(TIME))
     for found in overview.answers:
         path = f"/api/v1/nodes/{quote(found.name, safe='')}"
         try:
             status = cluster.ask("GET", path).get("status", {})
             before = next((one for one in status.get("conditions", []) if one.get("type") == TYPE), {})
-            condition = build_condition(found, below, before, now)
+            condition = build_condition(found, below, before, times)
             cluster.ask("PATCH", f"{path}/status", {"status": {"conditions": [condition]}})
         except urllib.error.HTTPError as error:
             if error.code != 404:

@@ -17,6 +17,10 @@ class TargetError(Exception):
     """A target refused a call, or gave no usable answer within its time. The text names the call and the answer."""
 
 
+class ForbiddenError(TargetError):
+    """The credentials do not allow a call."""
+
+
 class BusyError(TargetError):
     """A target refuses a call for now, such as an eviction that a disruption budget forbids; it is repeated later."""
 

@@ -17,7 +17,7 @@ from skewscope.adapters.config.fields import read_path
 from skewscope.adapters.config.secret import Secret, redact_secrets
 from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources.common.http_client import FetchOptions, HttpResponse
-from skewscope.adapters.targets.common.base import BusyError, ConflictError, TargetError
+from skewscope.adapters.targets.common.base import BusyError, ConflictError, ForbiddenError, TargetError
 from skewscope.adapters.targets.common.calls import Call, HttpCall
 from skewscope.adapters.targets.common.settings import HTTP_FIELDS, read_base_url, read_http_options
 from skewscope.adapters.targets.common.transports import read_file, request, show
@@ -35,7 +35,8 @@ PREFIX = "skewscope.io/"
 """Prefix of our labels, annotations and taints; the kind of the change follows."""
 MERGE_PATCH = "application/merge-patch+json"
 MAX_SINGLE = 64
-"""Objects up to this number are read one by one, more as pages of a list."""
+"""Objects up to this number are read one by one, more as pages of a list, where that is allowed."""
+FORBIDDEN = 403
 MAX_PARALLEL = 16
 MAX_PAGES = 4000
 ACCEPTED = (200, 201, 202)
@@ -67,8 +68,12 @@ class KubernetesApi:
         """Returns the objects of a collection that have these names; missing ones are left out."""
         wanted = sorted(set(names))
         if len(wanted) > MAX_SINGLE:
-            listed = await self.list_objects(path, {}, 50)
-            return {name: each for each in listed if (name := object_name(each)) in wanted}
+            try:
+                listed = await self.list_objects(path, {}, 50)
+            except ForbiddenError:
+                pass  # A role with the verb `get` alone: one by one.
+            else:
+                return {name: each for each in listed if (name := object_name(each)) in wanted}
         gate = asyncio.Semaphore(MAX_PARALLEL)
 
         async def read_one(name: str) -> dict[str, Any] | None:
@@ -123,7 +128,7 @@ class KubernetesApi:
     def _check(self, call: HttpCall, answer: HttpResponse) -> None:
         if answer.status in (*ACCEPTED, *call.statuses):
             return
-        kind = {409: ConflictError, 429: BusyError}.get(answer.status, TargetError)
+        kind = {FORBIDDEN: ForbiddenError, 409: ConflictError, 429: BusyError}.get(answer.status, TargetError)
         message = redact_secrets(_status_message(answer.body), self.options.bearer)
         raise kind(f"{call.method} {call.url}: the answer {answer.status}: {message}")
 

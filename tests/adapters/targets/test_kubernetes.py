@@ -24,6 +24,7 @@ from skewscope.adapters.targets.kubernetes import (
     EvictionSettings,
     KubernetesSettings,
     KubernetesTarget,
+    find_usual_taints,
 )
 from skewscope.engine.actions.change import ABSENT, BLOCK, DEWEIGHT, DRAIN, EVICT, FOREIGN, OURS, Change
 from skewscope.engine.actions.planning import TargetOffer, list_options
@@ -34,7 +35,7 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.loader import catalogue
 from tests.support.acting_world import SimulatedFault, build_incident
 from tests.support.kube_api import BUDGET, TOKEN, KubeApi
-from tests.support.loopback import Says
+from tests.support.loopback import Asked, Says, Server
 from tests.support.target_contract import run_cycle
 from tests.support.target_traffic import HANGS, scripted_server
 
@@ -396,3 +397,47 @@ def test_settings_are_checked(tmp_path):
         (6, "targets[2].evict.namespaces"),
         (6, "targets[2].token_file"),
     ]
+
+
+def node_with(*keys: str, effect: str = "NoSchedule") -> dict[str, Any]:
+    return {"spec": {"taints": [{"key": key, "effect": effect} for key in keys]}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "usual"),
+    [
+        ([node_with("nvidia.com/gpu"), node_with()], set()),
+        ([node_with("team-a"), node_with("team-a"), node_with("team-a", "broken")], {"team-a"}),
+        ([node_with("team-a"), node_with("team-a"), node_with(), node_with()], set()),
+        ([node_with("team-a"), node_with("team-a")], set()),
+        ([node_with("node.kubernetes.io/unschedulable")] * 3, set()),
+        ([node_with("skewscope.io/drain")] * 3, set()),
+        ([{"spec": {"taints": "none"}}, {}, {"spec": None}], set()),
+    ],
+)
+def test_a_taint_that_most_nodes_have_is_one_of_the_pool(nodes, usual):
+    assert find_usual_taints(nodes, ("nvidia.com/gpu",)) == usual | {"nvidia.com/gpu"}
+
+
+def test_a_gpu_node_with_the_usual_taint_is_in_use_and_one_with_another_is_not():
+    with running_cluster() as (target, cluster):
+        for name, key in (("gpu-0", "nvidia.com/gpu"), ("gpu-1", "maintenance")):
+            cluster.touch(cluster.nodes[name])["spec"]["taints"] = [{"key": key, "effect": "NoSchedule"}]
+        state = asyncio.run(target.read_state())
+        assert {name: member.serving for name, member in state.members.items()} == {"gpu-0": True, "gpu-1": False}
+        tolerating = replace(target, settings=replace(target.settings, tolerated=("maintenance",)))
+        assert asyncio.run(tolerating.read_state()).members["gpu-1"].serving is True
+
+
+def test_many_nodes_are_read_one_by_one_where_listing_them_is_forbidden():
+    names = [f"gpu-{n}" for n in range(70)]
+    nodes = {f"/api/v1/nodes/{name}": {"metadata": {"name": name}} for name in names}
+
+    def answer(asked: Asked) -> Says:
+        found = nodes.get(asked.path)
+        message = {"kind": "Status", "message": "nodes is forbidden: cannot list resource"}
+        return Says(200, json.dumps(found).encode()) if found else Says(403, json.dumps(message).encode())
+
+    with Server(answer) as server:
+        api = KubernetesApi(server.url, FetchOptions(5.0))
+        assert set(asyncio.run(api.read_objects("/api/v1/nodes", names))) == set(names)
