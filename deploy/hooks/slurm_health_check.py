@@ -10,14 +10,14 @@ host). What is unknown changes nothing.
 
 import sys
 
-from skewscope.adapters.slurm_hooks import HookError, SlurmHook
+from skewscope.adapters.slurm_node_health import NodeHealthError, SlurmNode
 
 
 def main() -> int:
     """Returns the exit status, which Slurm ignores: 1 where nothing could be decided."""
     try:
-        said = SlurmHook.from_environment(timeout=5.0).check()
-    except (HookError, OSError, ValueError) as error:
+        said = SlurmNode.from_environment(timeout=5.0).check()
+    except (NodeHealthError, OSError, ValueError) as error:
         sys.stderr.write(f"skewscope: {error}\n")
         return 1
     if said:

@@ -8,14 +8,14 @@ both. What is unknown, not answered within a second, or forbidden by the limits 
 
 import sys
 
-from skewscope.adapters.slurm_hooks import HookError, SlurmHook
+from skewscope.adapters.slurm_node_health import NodeHealthError, SlurmNode
 
 
 def main() -> int:
     """Returns the exit status: 1 refuses the job."""
     try:
-        found = SlurmHook.from_environment(timeout=1.0).admit()
-    except (HookError, OSError, ValueError) as error:
+        found = SlurmNode.from_environment(timeout=1.0).admit()
+    except (NodeHealthError, OSError, ValueError) as error:
         sys.stderr.write(f"skewscope: {error}\n")
         return 0
     if found.said:

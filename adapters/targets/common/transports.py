@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+# Loaded before the first call, whose time it would take.
+from skewscope.adapters.sources.common import http_session  # noqa: F401
 from skewscope.adapters.sources.common.base import redact_message
 from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions, HttpResponse, PostBody, exchange
 from skewscope.adapters.targets.common.base import ConflictError, TargetError

@@ -21,7 +21,7 @@ FIELD = re.compile(r"\b(?P<key>State|Reason)=(?P<value>\S+)")
 OBSERVE, ACT = MODES = ("observe", "act")
 
 
-class HookError(Exception):
+class NodeHealthError(Exception):
     """A hook cannot decide; the text says why. Nothing is changed then."""
 
 
@@ -46,11 +46,11 @@ class DrainLimits:
         """Returns the limits of SKEWSCOPE_MODE, _DRAIN_BELOW, _RESUME_FROM, _MAX_DRAINED, _MAX_SHARE, _BREAKER_SHARE.
 
         Raises:
-            HookError: one of them has a value that it cannot have.
+            NodeHealthError: one of them has a value that it cannot have.
         """
         mode = values.get("SKEWSCOPE_MODE", OBSERVE)
         if mode not in MODES:
-            raise HookError(f"SKEWSCOPE_MODE is {mode[:40]!r}, expected observe or act")
+            raise NodeHealthError(f"SKEWSCOPE_MODE is {mode[:40]!r}, expected observe or act")
         known = cls(mode)
         names = ("DRAIN_BELOW", "RESUME_FROM", "MAX_SHARE", "BREAKER_SHARE")
         below, resume, share, breaker = (
@@ -61,7 +61,7 @@ class DrainLimits:
         )
         most = values.get("SKEWSCOPE_MAX_DRAINED", str(known.most))
         if not most.isdecimal() or len(most) > 6:
-            raise HookError(f"SKEWSCOPE_MAX_DRAINED is {most[:40]!r}, expected a whole number")
+            raise NodeHealthError(f"SKEWSCOPE_MAX_DRAINED is {most[:40]!r}, expected a whole number")
         return cls(mode, below, resume, int(most), share, breaker)
 
 
@@ -72,7 +72,7 @@ def _read_share(values: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         number = -1.0
     if not 0.0 <= number <= 1.0:
-        raise HookError(f"SKEWSCOPE_{name} is {text[:40]!r}, expected a number from 0 to 1")
+        raise NodeHealthError(f"SKEWSCOPE_{name} is {text[:40]!r}, expected a number from 0 to 1")
     return number
 
 
@@ -136,26 +136,26 @@ class Admission:
 
 
 @dataclass(frozen=True)
-class SlurmHook:
-    """A hook on one node."""
+class SlurmNode:
+    """The node on which a hook runs."""
 
     node: str
     limits: DrainLimits
     health: Health
 
     @classmethod
-    def from_environment(cls, timeout: float) -> "SlurmHook":
-        """Returns the hook of this machine; `timeout` in seconds is that of a question to the controller.
+    def from_environment(cls, timeout: float) -> "SlurmNode":
+        """Returns the node that this machine is; `timeout` in seconds is that of a question to the controller.
 
         Raises:
-            HookError: a variable has a value that it cannot have.
+            NodeHealthError: a variable has a value that it cannot have.
             OSError, ValueError: token or address cannot be used.
         """
         values = os.environ
         host = socket.gethostname().partition(".")[0]
         node = values.get("SKEWSCOPE_NODE") or values.get("SLURMD_NODENAME") or host
         if not NAME.fullmatch(node):
-            raise HookError("the name of the node is not usable")
+            raise NodeHealthError("the name of the node is not usable")
         return cls(node, DrainLimits.from_environment(values), Health.from_environment(timeout=timeout))
 
     def check(self) -> str:
@@ -211,12 +211,12 @@ def run_scontrol(*words: str) -> str:
     """Returns what scontrol prints.
 
     Raises:
-        HookError: it fails, or takes more than 20 s.
+        NodeHealthError: it fails, or takes more than 20 s.
     """
     try:
         done = subprocess.run(["scontrol", *words], capture_output=True, text=True, timeout=20, check=True)  # noqa: S603, S607 - no shell; Slurm's own place
     except subprocess.CalledProcessError as error:
-        raise HookError(f"scontrol: {error.stderr.strip()[:200] or f'status {error.returncode}'}") from None
+        raise NodeHealthError(f"scontrol: {error.stderr.strip()[:200] or f'status {error.returncode}'}") from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise HookError(f"scontrol: {error}") from None
+        raise NodeHealthError(f"scontrol: {error}") from None
     return done.stdout
