@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from starlette.responses import Response
 from starlette.types import Scope
+from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from skewscope.adapters.controller.auth import DeniedError
@@ -45,8 +46,8 @@ OK_RESPONSE = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-len
 OK_BODY_LENGTH = len('{"taken":}')
 
 
-class PipelineLimitError(Exception):
-    """A client sends requests without reading the answers."""
+class RefusedRequestError(Exception):
+    """A client sends requests without reading the answers, or headers that are too long; ends the parsing."""
 
 
 class RowsSender(NamedTuple):
@@ -108,6 +109,8 @@ class HttpConnection(HttpToolsProtocol):
     """Whether a request starts in the present chunk."""
     _is_in_head = False
     """Whether the head of a request has begun and not ended."""
+    _head_size = 0
+    """Bytes of the headers of a request."""
     _overhead = 0
     """Bytes of a request beyond its body, less those of its body."""
     _body_of_chunk = 0
@@ -124,12 +127,16 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def on_message_begin(self) -> None:
-        self._request_begun, self._is_in_head, self._overhead = True, True, 0
+        self._request_begun, self._is_in_head, self._overhead, self._head_size = True, True, 0, 0
         super().on_message_begin()
         self.scope[CONNECTION_KEY] = self  # type: ignore[literal-required]
         certificate = self.transport.get_extra_info("peercert") if self.transport else None
         if certificate:
             self.scope[PEER_KEY] = _common_name(certificate)  # type: ignore[literal-required]
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_size += len(name) + len(value)
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._is_in_head, self._overhead = False, 0
@@ -137,7 +144,10 @@ class HttpConnection(HttpToolsProtocol):
         self.connection_limit.mark_busy(self)
         if len(self.pipeline) >= MAX_PIPELINED:
             self.transport.abort()
-            raise PipelineLimitError
+            raise RefusedRequestError
+        if self._head_size > MAX_HEAD:
+            self._refuse_size(MAX_HEAD)
+            raise RefusedRequestError
         self._rows_body = self._open_rows_body() if self.url == ROWS_PATH.encode() else None
         if self._rows_body is None:
             limit = self.limit_concurrency
@@ -192,10 +202,13 @@ class HttpConnection(HttpToolsProtocol):
         limit = MAX_HEAD if self._is_in_head else MAX_OVERHEAD
         if self._overhead > limit:
             self.connection_limit.note_head(self, 0)
-            self._send_and_close(error_response(431, f"more than {limit} bytes besides the body", Connection="close"))
+            self._refuse_size(limit)
             return
         if self._rows_body is not None and self._rows_body.timeout is None:
             self._rows_body.timeout = self.loop.call_later(REQUEST_TIMEOUT, self._on_body_timeout)
+
+    def _refuse_size(self, limit: int) -> None:
+        self._send_and_close(error_response(431, f"more than {limit} bytes besides the body", Connection="close"))
 
     def on_body(self, body: bytes) -> None:
         self._overhead -= 2 * len(body)
@@ -270,7 +283,10 @@ class HttpConnection(HttpToolsProtocol):
         # A request that was waiting behind the one that was answered has begun by now.
         if self.cycle is not None and self.cycle.response_complete:
             if isinstance(self.cycle, RequestResponseCycle):
-                self.cycle.body = bytearray()  # Nothing of what is answered is needed until the next request.
+                # An idle connection needs nothing of the request that was answered.
+                self.cycle.body, self.cycle.scope = bytearray(), cast("HTTPScope", {})
+                if not self._is_in_head:
+                    self.scope, self.headers = cast("HTTPScope", {}), []
             self.connection_limit.mark_idle(self)
 
     def _cancel_request_timer(self) -> None:

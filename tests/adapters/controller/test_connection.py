@@ -308,9 +308,10 @@ def test_one_name_cannot_take_the_event_streams_of_others(talk, monkeypatch, tmp
     assert found == [200] * 3 + [429] * 2 + [200] * 2
 
 
-def test_a_head_that_does_not_end_is_refused_also_in_one_piece(talk):
+@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
+def test_a_head_that_is_too_long_is_refused_also_in_one_piece(talk, end):
     async def conversation(reader, writer):
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * protocol.MAX_HEAD)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * protocol.MAX_HEAD + end)
         return await answer(reader), await reader.read()
 
     ((status, told), rest), _ = talk(conversation)
