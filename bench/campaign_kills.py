@@ -4,7 +4,8 @@ Two nodes of four GPUs push rows as agents do; their GPUs fail and recover in tu
 is sent. There are four kinds of lanes: one controller, killed also during reloads; one whose store lies on a disk that
 is full or read-only at times, when it starts and while it runs (it needs root, for a small disk), with usual and with
 small blocks; and two controllers of which one leads. About half of the kills are made while a body of rows is on its
-way. At the end each lane is left alone until all is reported, and the events are compared with the stores.
+way. Where the disk is sound, other programs read, export and copy the stores all the time, and logs are removed, too.
+At the end each lane is left alone until all is reported, and the events are compared with the stores.
 """
 
 import json
@@ -30,6 +31,7 @@ from bench.campaign_disk import Disk, small_disk
 from bench.campaign_forks import ForkedProcess, ForkServer, refused_seconds
 from bench.campaign_losses import find_losses
 from bench.campaign_peers import GPUS, NODES, Agents, Receiver
+from bench.campaign_stores import StoreVisitor, check_left, remove_log
 from skewscope.adapters.controller.store import StoreReader
 from skewscope.engine.model.incident import Incident, parse_incident
 from skewscope.kb.problems import InputError
@@ -40,6 +42,8 @@ MEMORY_LIMIT_MIB = 512
 SETTLE_S = 300.0
 """Seconds at the end after which all is reported: a restored incident waits for its data for 90 s, what only a follower
 saw for 30 s, and a leader waits for 120 s more before it ends what another one has reported."""
+LOG_REMOVED = 0.05
+"""Share of times in which the log of a store is removed while its controller runs."""
 KILLED_BEFORE_READY = 0.25
 """Share of kills while a controller still starts."""
 PUSH_WAIT_S = 8.0
@@ -130,6 +134,10 @@ class Lane:
     receiver: Receiver
     agents: Agents
     disk: Disk | None = None
+    visitor: StoreVisitor | None = None
+    """Reads the stores meanwhile; None where the disk is not always sound."""
+    faults: list[str] = field(default_factory=list)
+    """What went wrong so far."""
     settle_s: float = SETTLE_S
     deadline: float = float("inf")
     """Seconds since 1970 after which nothing more is killed."""
@@ -142,6 +150,8 @@ class Lane:
         begun = time.time()
         for member in self.members:
             member.start()
+        if self.visitor is not None:
+            self.visitor.start()
         while self.done["kills"] < kills and time.time() < self.deadline:
             victim = chance.choice(self.members)
             if chance.random() < KILLED_BEFORE_READY:
@@ -158,6 +168,12 @@ class Lane:
         self._settle()
         self.seconds = time.time() - begun
 
+    def close(self) -> None:
+        """Ends what reads the stores."""
+        if self.visitor is not None:
+            self.visitor.close()
+            self.done += self.visitor.done
+
     def kill(self) -> None:
         """Kills all its controllers."""
         for member in self.members:
@@ -168,6 +184,7 @@ class Lane:
         """Kills a controller, and changes the disk on which it will start."""
         victim.kill()
         if self.disk is None:
+            self.faults += filter(None, [check_left(victim.store)])
             return
         self.disk.repair()
         luck = chance.random()
@@ -186,6 +203,9 @@ class Lane:
         if self.disk is not None:
             self._change_disk(self.disk, chance)
         time.sleep(seconds - before)
+        if self.disk is None and chance.random() < LOG_REMOVED:
+            self.faults += filter(None, [remove_log(victim.store, victim.folder / "log")])
+            self.done["logs removed"] += 1
         if chance.random() < 0.3:
             victim.write_config(self.receiver.port, f"reload {self.done['reloads']}")
             victim.write_topology(spare=chance.random() < 0.5)
@@ -230,6 +250,8 @@ class Lane:
 
     def find_faults(self) -> Iterator[str]:
         """Yields what was lost, reported twice or went wrong otherwise, a sentence each."""
+        yield from self.faults
+        yield from self.visitor.faults if self.visitor is not None else ()
         stored: list[Incident] = []
         for member in self.members:
             reader = StoreReader(self._copy_store(member))
@@ -249,7 +271,7 @@ class Lane:
     def _copy_store(self, member: Member) -> Path:
         """Returns a copy of a store: on a disk without room it is not safe to open, and the disk goes with the lane."""
         copy = member.folder / "copy.db"
-        for end in ("", "-wal"):
+        for end in ("", "-wal", "-head"):
             found = member.store.with_name(member.store.name + end)
             if found.exists():
                 shutil.copyfile(found, copy.with_name(copy.name + end))
@@ -298,10 +320,17 @@ def open_lane(name: str, folder: Path, server: ForkServer, seed: object = 0) -> 
             members[-1].write_config(receiver.port)
         agents = Agents([member.port for member in members])
         stack.callback(agents.close)
-        lane = Lane(name, members, receiver, agents, disk)
+        visitor = None
+        if disk is None:
+            visitor = StoreVisitor(
+                [member.store for member in members], folder / "visits", random.Random(f"{seed} visits")
+            )
+        lane = Lane(name, members, receiver, agents, disk, visitor)
         try:
             yield lane
         finally:
+            if visitor is not None:
+                visitor.close()
             for member in members:
                 if member.process is not None and member.process.poll() is None:
                     member.process.kill()
@@ -353,9 +382,11 @@ def run_kills(
             try:
                 lane.run(count, random.Random(f"{seed} {number} {name}"))
                 found = []
+                lane.close()
             except (OSError, RuntimeError, subprocess.SubprocessError) as error:
                 # What is not over by then need not be reported.
                 lane.settle_s = 0.0
+                lane.close()
                 lane.kill()
                 found = [f"{name}: after {lane.done['kills']} kills: {error}"]
             found += [f"{name}: {fault}" for fault in lane.find_faults()]
@@ -372,7 +403,9 @@ def run_kills(
         faults = [fault for found in pool.map(run_lane, range(len(lanes))) for fault in found]
     print(
         f"kills: {totals['kills']} in all, {totals['kills with rows being pushed']} with rows being pushed, "
-        f"{totals['reloads']} just after a reload; {len(faults)} faults",
+        f"{totals['reloads']} just after a reload, {totals['logs removed']} logs removed, "
+        f"{sum(count for what, count in totals.items() if what.startswith('visits'))} visits of other programs; "
+        f"{len(faults)} faults",
         flush=True,
     )
     return faults
