@@ -89,8 +89,8 @@ class StoreVisitor:
         export_store(store, Topology(), self.folder / "history")
 
     def _show(self, store: Path) -> None:
-        found = StoreReader(store).audit_lines(AuditFilter(), 50)
-        numbers = [one.number for one in found]
+        lines = StoreReader(store).audit_lines(AuditFilter(), 50)
+        numbers = [line.number for line in lines]
         if numbers != list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
             self.faults.append(f"{store}: audit lines {numbers}")
 
@@ -117,10 +117,10 @@ class StoreVisitor:
 
     def _check_copy(self, copy: Path, before: AuditHead | None) -> None:
         with closing(sqlite3.connect(copy)) as connection:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'audit'").fetchone()
-        if found != "ok":
-            self.faults.append(f"{copy}: {found}")
+        if result != "ok":
+            self.faults.append(f"{copy}: {result}")
         if tables:
             self._check(copy, before)
 

@@ -28,6 +28,7 @@ class AuditHead(NamedTuple):
 
 def head_file(store: Path) -> Path:
     """Returns where the head of a store lies."""
+    store = store.resolve()
     return store.with_name(store.name + HEAD_END)
 
 

@@ -60,9 +60,9 @@ def back_up(store: Path, to: Path) -> AuditHead:
 def _check_copy(draft: Path, store: Path, head: AuditHead | None) -> AuditHead:
     """Checks pages and audit log of a copy, and makes it a single file; returns its newest line."""
     with closing(sqlite3.connect(draft, isolation_level=None)) as copy:
-        (found,) = copy.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.DatabaseError(f"damaged pages: {found}")
+        (result,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            raise sqlite3.DatabaseError(f"damaged pages: {result}")
         newest = AuditHead(*audit.verify_chain(copy, str(store), head))
         copy.execute("PRAGMA journal_mode = DELETE")
     _sync(draft, os.O_RDWR)

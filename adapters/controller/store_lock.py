@@ -102,8 +102,9 @@ class LogGuard:
 
     def hold(self, path: Path) -> None:
         """Begins; call it once SQLite has opened the file. Where such locks are unknown nothing is done."""
-        # From now on this descriptor stays open: closing it would drop SQLite's own locks.
-        self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with suppress(OSError):
+            # From now on this descriptor stays open: closing it would drop SQLite's own locks.
+            self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._set(fcntl.F_RDLCK)
 
     def allow_removal(self) -> None:

@@ -22,8 +22,8 @@ RETRY_PERIOD = 5.0
 STORE_ENDS = LOG_END, INDEX_END, LOCK_END, HEAD_END
 """How the names of the files beside a store end."""
 
-FileIds = tuple[tuple[int, int], tuple[int, int]]
-"""Device and inode of the file and of its log."""
+FileIds = tuple[tuple[int, int], ...]
+"""Device and inode of the file, of its log, and of the index of that."""
 
 
 class StoreError(Exception):
@@ -37,11 +37,13 @@ class StorePlace:
     path: Path
     _lock: ProcessLock = field(init=False)
     _guard: LogGuard = field(default_factory=LogGuard)
-    _files: FileIds = ((-1, -1), (-1, -1))
+    _files: FileIds = ()
     """Those in use."""
     _next_attempt: float = 0.0
 
     def __post_init__(self) -> None:
+        # SQLite puts the files beside the file to which a link leads.
+        self.path = self.path.resolve()
         self._lock = ProcessLock(self.path.with_name(self.path.name + LOCK_END))
 
     def prepare(self) -> None:
@@ -53,10 +55,10 @@ class StorePlace:
         try:
             self._lock.acquire()
         except BlockingIOError as error:
-            found = f"a store that is in use by another controller ({error})"
+            held = f"a store that is in use by another controller ({error})"
             hint = "Stop that one, or give each a store of its own under store.path."
             raise InputError(
-                [Problem(str(self.path), 0, "", found, "a store for this controller alone", hint)]
+                [Problem(str(self.path), 0, "", held, "a store for this controller alone", hint)]
             ) from None
         except OSError:
             pass  # Without a writable disk there is nothing to keep, and some storage knows no locks.
@@ -95,9 +97,10 @@ class StorePlace:
         """
         if self._lock.was_removed:
             self._lock_again()
-        file, log = self._find_files()
-        if (file, log) == self._files:
+        files = self._find_files()
+        if files == self._files:
             return ""
+        file = files[0]
         if file != self._files[0] and (self.path.exists() or self.path.is_symlink()):
             raise StoreError(
                 f"another file is in the place of the store {self.path}; move it away, or restart to use it"
@@ -113,7 +116,7 @@ class StorePlace:
             return  # What holds is the lock of the removed file.
 
     def _find_files(self) -> FileIds:
-        return file_identity(self.path), file_identity(self._beside(LOG_END))
+        return tuple(file_identity(self._beside(end)) for end in ("", LOG_END, INDEX_END))
 
     def _beside(self, end: str) -> Path:
         return self.path.with_name(self.path.name + end)
@@ -125,7 +128,7 @@ class StorePlace:
             OSError: it cannot be written.
             sqlite3.Error: the same.
         """
-        file, _ = self._files
+        file = self._files[0]
         if self.path.parent.stat().st_dev != file[0]:
             raise OSError(f"the disk of {self.path.parent} is another one")
         if file_identity(self.path) == file:

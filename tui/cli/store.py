@@ -77,16 +77,16 @@ def show(path: Path, most: int, as_json: bool, **wanted: float | str | None) -> 
     from skewscope.adapters.controller.store import StoreReader  # noqa: PLC0415
 
     given = {name: value for name, value in wanted.items() if value is not None}
-    found = StoreReader(path).audit_lines(AuditFilter(**given), most)  # type: ignore[arg-type] # click has parsed them
+    lines = StoreReader(path).audit_lines(AuditFilter(**given), most)  # type: ignore[arg-type] # click has parsed them
     if as_json:
-        print_json([one.as_json() for one in found])
+        print_json([each.as_json() for each in lines])
     else:
-        print_lines(_format_lines(found) or [line("No such lines.")])
+        print_lines(_format_lines(lines) or [line("No such lines.")])
 
 
-def _format_lines(found: "list[AuditLine]") -> "list[tuple[tuple[str, str], ...]]":
+def _format_lines(lines: "list[AuditLine]") -> "list[tuple[tuple[str, str], ...]]":
     from skewscope.engine.model.incident import rfc3339  # noqa: PLC0415
     from skewscope.tui.render.blocks import table_lines  # noqa: PLC0415
 
-    rows = [(str(one.number), rfc3339(one.t), one.actor, one.action, one.details) for one in found]
+    rows = [(str(each.number), rfc3339(each.t), each.actor, each.action, each.details) for each in lines]
     return table_lines(rows, ("line", "time", "who", "what", "details")) if rows else []

@@ -74,7 +74,7 @@ def test_a_reader_of_ours_never_takes_the_log_of_a_crash_away(tmp_path):
     assert StoreReader(tmp_path / "s.db").verify_audit()[0] == 1
 
 
-@pytest.mark.parametrize("gone", [["s.db-wal", "s.db-shm"], ["s.db"], ["s.db", "s.db-wal", "s.db-shm"]])
+@pytest.mark.parametrize("gone", [["s.db-wal", "s.db-shm"], ["s.db-shm"], ["s.db"], ["s.db", "s.db-wal", "s.db-shm"]])
 @pytest.mark.parametrize("idle", [True, False])
 def test_what_was_removed_is_written_anew_with_all_that_was_stored(tmp_path, gone, idle):
     store = Store(tmp_path / "s.db")
@@ -210,6 +210,23 @@ def test_the_files_of_a_store_are_for_its_user_alone_unless_they_had_another_mod
         assert store.path.stat().st_mode & 0o777 == 0o640
     finally:
         os.umask(before)
+
+
+def test_a_link_leads_to_the_same_lock_log_and_head(tmp_path):
+    (tmp_path / "link.db").symlink_to(tmp_path / "s.db")
+    store = Store(tmp_path / "link.db")
+    write(store, 1)
+    with pytest.raises(InputError, match="in use by another controller"):
+        Store(tmp_path / "s.db")
+    (tmp_path / "s.db-wal").unlink()
+    write(store, 2)
+    assert (store.restored, ids(tmp_path / "s.db")) == (1, {"i-1", "i-2"})
+    assert (tmp_path / "link.db").is_symlink()
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("DELETE FROM audit WHERE number > 1")
+        connection.commit()
+    with pytest.raises(InputError, match="missing at the end"):
+        StoreReader(tmp_path / "s.db").verify_audit()
 
 
 @pytest.mark.slow
