@@ -31,7 +31,7 @@ from bench.campaign_disk import Disk, small_disk
 from bench.campaign_forks import ForkedProcess, ForkServer, refused_seconds
 from bench.campaign_losses import find_losses
 from bench.campaign_peers import GPUS, NODES, Agents, Receiver
-from bench.campaign_stores import StoreVisitor, check_left, remove_log
+from bench.campaign_stores import StoreVisitor, check_left
 from skewscope.adapters.controller.store import StoreReader
 from skewscope.engine.model.incident import Incident, parse_incident
 from skewscope.kb.problems import InputError
@@ -203,9 +203,8 @@ class Lane:
         if self.disk is not None:
             self._change_disk(self.disk, chance)
         time.sleep(seconds - before)
-        if self.disk is None and chance.random() < LOG_REMOVED:
-            self.faults += filter(None, [remove_log(victim.store, victim.folder / "log")])
-            self.done["logs removed"] += 1
+        if self.visitor is not None and chance.random() < LOG_REMOVED:
+            self.visitor.remove_log(victim.store, victim.folder / "log")
         if chance.random() < 0.3:
             victim.write_config(self.receiver.port, f"reload {self.done['reloads']}")
             victim.write_topology(spare=chance.random() < 0.5)

@@ -9,8 +9,8 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +42,7 @@ class StoreVisitor:
     faults: list[str] = field(default_factory=list)
     _heads: dict[Path, AuditHead] = field(default_factory=dict)
     """The newest line that was seen of each store."""
+    _visiting: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -63,11 +64,33 @@ class StoreVisitor:
             store, way = self.chance.choice(self.stores), self.chance.choice(ways)
             if not store.exists():
                 continue
-            try:
-                way(store)
-            except (InputError, sqlite3.Error, OSError) as error:
-                self.faults.append(f"{way.__name__.strip('_')} of {store}: {type(error).__name__}: {error}")
+            with self._visiting:
+                self._visit(store, way)
             self.done[f"visits: {way.__name__.strip('_')}"] += 1
+
+    def _visit(self, store: Path, way: Callable[[Path], None]) -> None:
+        try:
+            way(store)
+        except (InputError, sqlite3.Error, OSError) as error:
+            self.faults.append(f"{way.__name__.strip('_')} of {store}: {type(error).__name__}: {error}")
+
+    def remove_log(self, store: Path, log: Path) -> None:
+        """Removes the log of a store under its controller, and waits until that has written the store anew.
+
+        Nobody reads meanwhile: what was in the log is not in the file until then.
+        """
+        mark = "it was written anew, with all that it had"
+        with self._visiting:
+            before = log.read_text(errors="replace").count(mark)
+            for end in LOG_ENDS:
+                store.with_name(store.name + end).unlink(missing_ok=True)
+            limit = time.time() + HEAL_S
+            while log.read_text(errors="replace").count(mark) == before:
+                if time.time() > limit:
+                    self.faults.append(f"{store}: its log was removed, and it was not written anew in {HEAL_S:.0f} s")
+                    return
+                time.sleep(0.1)
+        self.done["logs removed"] += 1
 
     def verify(self, store: Path) -> None:
         """Verifies the audit log of a store, and that it still has what it had.
@@ -123,25 +146,6 @@ class StoreVisitor:
             self.faults.append(f"{copy}: {result}")
         if tables:
             self._check(copy, before)
-
-
-def remove_log(store: Path, log: Path) -> str:
-    """Removes the log of a store under its controller, and waits until that has written the store anew.
-
-    Returns:
-        What went wrong; '' for nothing.
-    """
-    mark = "it was written anew, with all that it had"
-    before = log.read_text(errors="replace").count(mark)
-    for end in LOG_ENDS:
-        with suppress(FileNotFoundError):
-            store.with_name(store.name + end).unlink()
-    limit = time.time() + HEAL_S
-    while log.read_text(errors="replace").count(mark) == before:
-        if time.time() > limit:
-            return f"{store}: its log was removed, and it was not written anew within {HEAL_S:.0f} s"
-        time.sleep(0.1)
-    return ""
 
 
 def check_left(store: Path) -> str:

@@ -1,11 +1,10 @@
 """What the campaign finds of stores that other programs read."""
 
 import random
-import threading
 
 import pytest
 
-from bench.campaign_stores import StoreVisitor, check_left, remove_log
+from bench.campaign_stores import StoreVisitor, check_left
 from skewscope.adapters.controller.audit_head import head_file, write_head
 from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.store import Store
@@ -46,15 +45,16 @@ def test_lines_that_are_gone_are_a_fault_also_without_a_head(store, tmp_path):
 def test_a_log_that_was_removed_has_to_be_written_anew(store, tmp_path, monkeypatch):
     log = tmp_path / "log"
     log.write_text("")
-    monkeypatch.setattr("bench.campaign_stores.HEAL_S", 0.0)
-    assert "was not written anew" in remove_log(store.path, log)
-    monkeypatch.setattr("bench.campaign_stores.HEAL_S", 20.0)
-    found = []
-    waiting = threading.Thread(target=lambda: found.append(remove_log(store.path, log)))
-    waiting.start()
-    while (tmp_path / "s.db-wal").exists():
-        pass
-    StoreWriter(store).write_tick(9.0, [], [])
-    log.write_text(store.notice)
-    waiting.join()
-    assert found == [""]
+    visitor = StoreVisitor([store.path], tmp_path / "visits", random.Random(1))
+
+    def heal(_):
+        StoreWriter(store).write_tick(9.0, [], [])
+        log.write_text(store.notice)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.campaign_stores.HEAL_S", 0.0)
+        visitor.remove_log(store.path, log)
+    assert "was not written anew" in visitor.faults.pop()
+    monkeypatch.setattr("bench.campaign_stores.time.sleep", heal)
+    visitor.remove_log(store.path, log)
+    assert (visitor.faults, visitor.done["logs removed"]) == ([], 1)
