@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from starlette.responses import Response
 from starlette.types import Scope
-from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from skewscope.adapters.controller.auth import DeniedError
@@ -284,9 +283,9 @@ class HttpConnection(HttpToolsProtocol):
         if self.cycle is not None and self.cycle.response_complete:
             if isinstance(self.cycle, RequestResponseCycle):
                 # An idle connection needs nothing of the request that was answered.
-                self.cycle.body, self.cycle.scope = bytearray(), cast("HTTPScope", {})
+                self.cycle.body, self.cycle.scope = bytearray(), cast("Any", {})
                 if not self._is_in_head:
-                    self.scope, self.headers = cast("HTTPScope", {}), []
+                    self.scope, self.headers = cast("Any", {}), []
             self.connection_limit.mark_idle(self)
 
     def _cancel_request_timer(self) -> None:

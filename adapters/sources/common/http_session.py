@@ -4,6 +4,7 @@ import asyncio
 import re
 import socket
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +17,13 @@ from yarl import URL
 from skewscope.adapters.config.tls_context import ClientTls, client_context, find_context
 from skewscope.adapters.runtime.blocking_calls import WORK
 from skewscope.adapters.runtime.name_lookup import names
-from skewscope.adapters.sources.common.http_client import CONTENT_TYPES, BodyDecoder, FetchOptions, PostBody
+from skewscope.adapters.sources.common.http_client import (
+    CONTENT_TYPES,
+    BasicAuth,
+    BodyDecoder,
+    FetchOptions,
+    PostBody,
+)
 
 CONNECTIONS_PER_HOST = 32
 """Maximum connections for reads to one server at a time; further reads wait."""
@@ -75,7 +82,7 @@ async def send(request: Request, decoder: BodyDecoder) -> tuple[int, dict[str, s
         ValueError, zlib.error: what comes is no HTTP.
         FetchError: the body is too large.
     """
-    url = URL(request.url, encoded=ENCODED_URL.fullmatch(request.url) is not None).with_user(None)
+    url = _parse_url(request.url)
     session = (await _sessions_of_loop()).choose(request, str(url.origin()))
     try:
         async with session.request(
@@ -115,10 +122,28 @@ def _headers_of(request: Request) -> dict[str, str]:
     if options.bearer is not None:
         headers["Authorization"] = f"Bearer {options.bearer.text}"
     elif options.basic is not None:
-        headers["Authorization"] = aiohttp.encode_basic_auth(options.basic.user, options.basic.password.text)
+        headers["Authorization"] = _encode_basic(options.basic)
     if body is not None:
         headers |= {"Content-Type": body.content_type, **dict(body.headers)}
     return headers
+
+
+def _encode_basic(auth: BasicAuth) -> str:
+    return f"Basic {b64encode(f'{auth.user}:{auth.password.text}'.encode()).decode()}"
+
+
+def _parse_url(text: str) -> URL:
+    """Returns an address, percent-encoded, without user and password.
+
+    Raises:
+        OSError: it is none.
+    """
+    try:
+        url = URL(text, encoded=ENCODED_URL.fullmatch(text) is not None)
+        url.origin()
+        return url.with_user(None)
+    except ValueError as error:
+        raise OSError(f"no address of a server ({error})") from None
 
 
 async def _sessions_of_loop() -> _Sessions:

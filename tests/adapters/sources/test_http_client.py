@@ -4,6 +4,8 @@ import asyncio
 import gzip
 import os
 import ssl
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -174,8 +176,16 @@ def test_an_address_outside_of_latin_1_is_encoded():
 
 @pytest.mark.parametrize("url", ["http://host:99999/", "http://[::1/", "http:///x", "http://a\r\nb/"])
 def test_what_is_no_address_is_an_error_of_a_request(url):
-    with pytest.raises(FetchError):
+    with pytest.raises(FetchError) as error:
         play(fetch(url, FetchOptions(0.5)))
+    assert "no HTTP" not in str(error.value)
+
+
+def test_who_makes_no_requests_does_not_import_the_library():
+    """An agent, and a command that reads settings, stay small."""
+    modules = "skewscope.adapters.agent.runner, skewscope.adapters.controller.config"
+    code = f"import sys, {modules}; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
 def test_a_request_carries_credentials_and_goes_through_a_proxy():
