@@ -37,17 +37,22 @@ class HealthAnswer:
     kind: str
     name: str
     score: float | None = None
-    """1: healthy, 0: unusable; None: unknown."""
+    """1: healthy, 0: unusable; None: unknown, never to be taken for either."""
     reasons: tuple[Mapping[str, Any], ...] = ()
     """What lowers the score, worst first: condition, entity, severity, confidence, incident."""
     coverage: float | None = None
-    """Share of the expected telemetry of its nodes that arrives."""
+    """Share of the expected telemetry of its nodes and its engine that arrives."""
     age: float | None = None
     """Age of the answer in seconds; None where unknown."""
     trouble: str = ""
     """Why the score is unknown; '' where it is known."""
     placement: float | None = None
-    """Of `query_all`: score for ranking places; an unknown place gets the median of the others, never the worst."""
+    """Of `query_all`: score for ranking places; an unknown place is placed like most, never as the worst."""
+
+    @property
+    def state(self) -> str:
+        """`well`, `ill` (a diagnosis lowers the score) or `unknown`."""
+        return "unknown" if self.score is None else "ill" if self.reasons else "well"
 
     @property
     def known(self) -> bool:
@@ -172,14 +177,16 @@ class Health:
 
     def _parse_answer(self, unknown: HealthAnswer, data: Mapping[str, Any]) -> HealthAnswer:
         """Parses an answer; the score stays unknown where it is old or rests on no telemetry."""
-        score, age, coverage = float(data["score"]), float(data["age_s"]), data["coverage"]
-        if (data["kind"], data["name"]) != (unknown.kind, unknown.name) or not (0.0 <= score <= 1.0 and age >= 0.0):
+        score = None if data["score"] is None else float(data["score"])
+        age, coverage = float(data["age_s"]), data["coverage"]
+        is_sound = age >= 0.0 and (score is None or 0.0 <= score <= 1.0)
+        if (data["kind"], data["name"]) != (unknown.kind, unknown.name) or not is_sound:
             raise ValueError("an answer to another query")
         reasons = tuple(dict(reason) for reason in data["reasons"])
         found = replace(unknown, reasons=reasons, coverage=None if coverage is None else float(coverage), age=age)
         if age > self.max_age:
             return replace(found, age=None, trouble=f"what the controller knows is {age:.0f} s old")
-        if not found.coverage and not reasons:
+        if score is None or (not found.coverage and not reasons):
             return replace(found, age=None, trouble="no telemetry comes from there")
         return replace(found, score=score)
 

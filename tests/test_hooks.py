@@ -248,7 +248,7 @@ def test_scores_of_workers_are_a_file_and_the_unknown_are_never_the_worst(tmp_pa
     with controller(*SCORED) as (url, _):
         assert run("router_scores.py", *words, SKEWSCOPE_URL=url).returncode == 0
     found = json.loads((tmp_path / "scores.json").read_text())
-    assert found == {"scores": {"w0": 0.2, "w1": 0.9, "w2": 0.55, "w3": 0.55}, "unknown": ["w2", "w3"], "trouble": ""}
+    assert found == {"scores": {"w0": 0.2, "w1": 0.9, "w2": 0.5, "w3": 0.7}, "unknown": ["w2", "w3"], "trouble": ""}
     assert run("router_scores.py", *words, SKEWSCOPE_URL="http://127.0.0.1:1").returncode == 0
     found = json.loads((tmp_path / "scores.json").read_text())
     assert set(found["scores"].values()) == {1.0}

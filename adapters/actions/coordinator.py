@@ -191,7 +191,7 @@ class Coordinator:
 
     def _due_actions(self, target: Target, t: float) -> list[str]:
         """Returns the actions at a target that have to go on: undoing first, then what is under way, then the rest."""
-        order: tuple[str, ...] = (UNDOING, APPLYING, APPLIED, VERIFIED, APPROVED)
+        order: tuple[str, ...] = (UNDOING, APPLYING, APPLIED, VERIFIED, APPROVED, PROPOSED)
         freeze = self.book.find_freeze(t)
         if freeze is not None and freeze.holds_undos:
             order = order[1:]
@@ -321,6 +321,8 @@ class Coordinator:
         except Exception as error:  # noqa: BLE001 - whatever a target answers, it is tried again later
             self._note_trouble(target, error)
             return
+        if action is not None:
+            await self.steps.ask_witnesses(target, action)
         t = self.view.t
         if action is None or t < action.created:
             return  # The clock was set back meanwhile: it is planned again.

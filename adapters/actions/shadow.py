@@ -29,6 +29,7 @@ from skewscope.engine.actions.action import (
 )
 from skewscope.engine.actions.freeze import Freeze
 from skewscope.engine.actions.places import HOUR
+from skewscope.engine.actions.planning import find_nodes, find_replicas
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
@@ -150,14 +151,22 @@ class ShadowRun:
             self.ended[one.id] = None if one.id in firing else one.resolved_at
         self._admitted |= {one.id for one in incidents if self.settings.admits(one)}
         held = [one for one in actions.values() if one.is_in_place and one.reason.incident in firing]
+        ill = self._list_ill(one for one in incidents if one.id in firing & self._admitted)
         for target in self.targets:
-            target.faulty = frozenset(one.change.member for one in held if one.change.target == target.name)
+            target.faulty = frozenset(member for entity, member in target.members.items() if entity in ill)
         # What is changed does no usual work any more, so its rule cannot be judged.
         unknown = frozenset(one.reason.incident for one in held)
         self.coordinator.step(t, incidents, JudgementState(unknown, quiet=unknown))
         while self._jobs:
             await self._jobs.pop(0)()
         self.seen |= actions
+
+    def _list_ill(self, incidents: Iterable[Incident]) -> frozenset[str]:
+        """Returns the entities that some incidents are about, with their nodes and replicas."""
+        topology = self.topology
+        return frozenset().union(
+            *({one.name, *find_nodes(one.name, topology), *find_replicas(one.name, topology)} for one in incidents)
+        )
 
     def build_result(self, since: float, until: float) -> ShadowResult:
         """Returns what was done so far."""

@@ -13,12 +13,13 @@ from functools import partial
 
 from skewscope.adapters.actions.action_book import ActionBook, AuditNote
 from skewscope.adapters.actions.carry_out import ForeignStateError, make_change, read_member, undo_change
+from skewscope.adapters.actions.effect import SETTLE
 from skewscope.adapters.actions.planner import LOSSES, Planner, add_undo
-from skewscope.adapters.actions.probing import probe_member
 from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
 from skewscope.adapters.actions.surroundings import read_surroundings
 from skewscope.adapters.actions.traffic import check_traffic
 from skewscope.adapters.actions.view import IncidentView
+from skewscope.adapters.actions.witness_readings import WitnessReadings, list_peers
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.engine.actions import by_hand, lifecycle, witnesses
 from skewscope.engine.actions.action import (
@@ -34,11 +35,12 @@ from skewscope.engine.actions.action import (
     Measurement,
 )
 from skewscope.engine.actions.approval import describe_persons
-from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, OURS
+from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, OURS, TargetState
+from skewscope.engine.actions.comparison import MemberComparison
 from skewscope.engine.actions.grounds import list_missing_grounds
 from skewscope.engine.actions.hold_out import find_level
 from skewscope.engine.actions.lifecycle import Observation
-from skewscope.engine.actions.limits import list_blocks
+from skewscope.engine.actions.limits import TAKING_OUT, list_blocks
 from skewscope.engine.actions.obstacles import NOT_JUDGED
 from skewscope.engine.actions.planning import widen_scope
 from skewscope.engine.model.incident import Incident
@@ -65,6 +67,13 @@ def drop_numbers(reason: str) -> str:
     return re.sub(r"\d+", "", reason)
 
 
+def _judge_probe(action: Action, probe: MemberComparison | None) -> bool | None:
+    """Returns whether a probe found a member well; None where it could not show what the diagnosis says."""
+    if probe is None or (action.state == APPLIED and not probe.is_slower and not probe.contradicts(action.reason.loss)):
+        return None
+    return not probe.is_slower
+
+
 @dataclass
 class ActionSteps:
     """Lets actions go on."""
@@ -78,10 +87,14 @@ class ActionSteps:
     """Whether this controller may call targets: of several only the leader may."""
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while limits are checked and an intent is stored, so that no two actions use the same room."""
+    readings: WitnessReadings = field(init=False)
     unforeseen: int = 0
     """Steps that failed in a way that was not foreseen; they are tried again."""
     starts: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Work given out at its target when each action was seen in state, by action."""
+
+    def __post_init__(self) -> None:
+        self.readings = WitnessReadings(self.planner)
 
     async def advance(self, target: Target, id_: str) -> Exception | None:
         """Lets an action go on by one step; returns what went wrong at its target, None for nothing."""
@@ -108,6 +121,7 @@ class ActionSteps:
             self.book.replace(action, found)
             action = found
         steps = {
+            PROPOSED: self._ask_again,
             APPROVED: self._begin,
             APPLYING: self._apply,
             APPLIED: self._observe,
@@ -164,7 +178,34 @@ class ActionSteps:
         known = self.view.preconditions_of(incident, self.planner.topology)
         missing = list_missing_grounds(incident, known, self.settings.timing.grace)
         missing = missing if self.view.is_judged(incident.id) else (NOT_JUDGED, *missing)
-        return "; ".join(filter(None, (*missing, witnesses.find_doubt(incident))))
+        return "; ".join(filter(None, (*missing, self._find_lack_of_witnesses(incident))))
+
+    def _find_lack_of_witnesses(self, incident: Incident) -> str:
+        latest = self.readings.latest(incident.id, self.view.t)
+        if latest is None:
+            return witnesses.find_doubt(incident)
+        if latest.contradicts(abs(incident.impact.change or 0.0)):
+            return f"{latest.describe()}; a person has to look"
+        return witnesses.find_doubt(incident, (latest.witness,) if latest.is_slower else ())
+
+    async def ask_witnesses(self, target: Target, action: Action, state: TargetState | None = None) -> None:
+        """Has the member of an action that is not made yet compared with its peers, where its target can."""
+        if action.change.kind not in (DEWEIGHT, *TAKING_OUT):
+            return
+        try:
+            await self.readings.compare(target, action, state or await target.read_state(), self.view)
+        except Exception as error:  # noqa: BLE001 - without a witness a person decides
+            self.unforeseen += not isinstance(error, TargetError)
+
+    async def _ask_again(self, target: Target, action: Action) -> None:
+        """Asks the witnesses of a proposal: a person reads what they say, and what waits for them may go on then."""
+        await self.ask_witnesses(target, action)
+        t = self.view.t
+        asked, said = replace(action, next_try=t + 1.0), self.readings.describe(action.reason.incident, t)
+        if said and not any(what.startswith(said.partition("(")[0]) for _, what in action.history):
+            await self._settle(action, asked.note(t, said), f"action proposed: {said}")
+        else:
+            self.book.replace(action, asked)
 
     def find_hold(self, action: Action, incident: Incident | None) -> str:
         """Returns why the policy may not approve an action, so that it waits for a person; '' for nothing."""
@@ -184,6 +225,7 @@ class ActionSteps:
             why = "the member is out of use already" if is_out else "it is made already, or changed by somebody else"
             await self._settle(action, action.move(self.view.t, EXPIRED, why, ending=why), f"action expired: {why}")
             return
+        await self.ask_witnesses(target, action, state)
         wide = replace(action, scope=widen_scope(action.scope, action.change, target.members, state))
         around = await read_surroundings(self.planner, self.view, wide, state, self.book.actions.values())
         async with self.starting:
@@ -204,8 +246,9 @@ class ActionSteps:
                 return
             change = replace(action.change, expires=t + self.settings.timing.time_to_live)
             plan = add_undo(action.plan, target, change, before, state)
-            intent = wide.move(t, APPLYING, "begun", before=before, started_at=t, change=change, plan=plan)
-            intent = replace(intent, run=state.run)
+            witness = self.readings.describe(action.reason.incident, t, slower=True)
+            more = {"started_at": t, "change": change, "plan": plan, "witness": witness, "run": state.run}
+            intent = wide.move(t, APPLYING, f"begun: {witness}" if witness else "begun", before=before, **more)
             note = AuditNote(t, action.approved_by, f"action begun: {action.title}")
             if not await self.book.settle(action, intent, note):
                 return
@@ -354,10 +397,7 @@ class ActionSteps:
         t, incident = self.view.t, action.reason.incident
         state = await target.read_state()
         standing = by_hand.read_standing(action, target.find_standing(action.change, action.before, state))
-        probe_good: bool | None = None
-        if action.state == VERIFIED and standing == OURS and self.view.is_firing(incident) is not True:
-            peers = [m.member for m in state.members.values() if m.serving and m.member != action.change.member]
-            probe_good = await probe_member(target, action.change.member, peers)
+        probe = await self._probe(target, action, state) if standing == OURS else None
         traffic = await self._look_at_traffic(target, action)
         measurement, trouble = self._measure(action, t)
         return Observation(
@@ -367,13 +407,39 @@ class ActionSteps:
             self.view.quiet_for(incident),
             traffic,
             measurement,
-            probe_good,
+            _judge_probe(action, probe),
             counts_work=bool(self.starts.get(action.id)),
-            has_probe=probe_good is not None,
+            has_probe=self.readings.has_probe(incident, t, self.settings.timing.probe_every),
             flaps=find_level(action, self.book.actions.values()),
             trouble=trouble,
             run=state.run,
+            confirmation=await self._confirm(target, action, probe),
         )
+
+    async def _probe(self, target: Target, action: Action, state: TargetState) -> MemberComparison | None:
+        """Returns how the member of a change in place compares with its peers by a probe; None for no probe now."""
+        t = self.view.t
+        settled = action.applied_at is not None and t - action.applied_at >= SETTLE
+        if action.state == APPLIED and not (settled and action.seen_in_state):
+            return None
+        if action.state == VERIFIED and self.view.is_firing(action.reason.incident) is True:
+            return None
+        peers = list_peers(self.planner, self.view, target, action, state)
+        return await self.readings.probe_in_place(target, action, peers, t, self.settings.timing.probe_every)
+
+    async def _confirm(self, target: Target, action: Action, probe: MemberComparison | None) -> str:
+        """Returns what shows the effect of a change beside the signals of the diagnosis; '' for nothing."""
+        if action.state != APPLIED:
+            return ""
+        t = self.view.t
+        await self.readings.sample(target, t)
+        if by_router := self.readings.confirm_by_router(target, action, t):
+            return by_router
+        latest = probe or self.readings.latest(action.reason.incident, t)
+        if latest is not None and action.applied_at is not None and latest.t > action.applied_at:
+            return latest.describe() if latest.is_slower else ""
+        follows = action.witness and action.seen_in_traffic
+        return f"before the change: {action.witness}; it gets no work any more" if follows else ""
 
     def _measure(self, action: Action, t: float) -> tuple[Measurement | None, str]:
         """Returns what is measured of the effect; None and the trouble where that fails: all else is still judged."""

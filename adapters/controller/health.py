@@ -9,6 +9,8 @@ from skewscope.adapters.mapping.incident_nodes import endpoint_names, entity_nam
 from skewscope.engine.model.incident import Incident, rfc3339
 from skewscope.engine.model.topology import Topology
 
+WELL, ILL, UNKNOWN = "well", "ill", "unknown"
+"""well: telemetry arrives and no diagnosis lowers the score; ill: one does; unknown: nothing is known."""
 HEALTH_KINDS = NODE, GPU, GROUP, REPLICA = ("node", "gpu", "group", "replica")
 SEVERITY_WEIGHTS = {"info": 0.1, "warning": 0.5, "critical": 0.9}
 """Share of an entity's health that a certain incident takes, by severity."""
@@ -16,22 +18,23 @@ SEVERITY_WEIGHTS = {"info": 0.1, "warning": 0.5, "critical": 0.9}
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """Health of an entity: 1 healthy, 0 unusable."""
+    """Health of an entity: 1 healthy, 0 unusable; well, ill or unknown. Whoever tells it, tells it from here."""
 
     kind: str
     name: str
-    score: float
+    score: float | None
+    """None where it is unknown."""
     reasons: tuple[Incident, ...]
     """Worst first; symptoms and incidents explained by another one are omitted."""
     coverage: float | None
-    """Share of expected telemetry of its nodes that arrives; None where none is expected."""
+    """Share of expected telemetry of its nodes and its engine that arrives; None where none is expected."""
     time: float
     """Time of the assessment, seconds since 1970."""
 
     @property
-    def is_known(self) -> bool:
-        """Whether the score rests on anything: telemetry of its nodes, or an incident."""
-        return bool(self.coverage) or bool(self.reasons)
+    def state(self) -> str:
+        """WELL, ILL or UNKNOWN."""
+        return UNKNOWN if self.score is None else ILL if self.reasons else WELL
 
     def as_json(self, now: float) -> dict[str, Any]:
         """Returns the JSON answer."""
@@ -49,7 +52,8 @@ class HealthReport:
         return {
             "kind": self.kind,
             "name": self.name,
-            "score": round(self.score, 3),
+            "state": self.state,
+            "score": None if self.score is None else round(self.score, 3),
             "reasons": reasons,
             "coverage": None if self.coverage is None else round(self.coverage, 3),
             "as_of": rfc3339(self.time),
@@ -83,8 +87,11 @@ def build_report(
     for one in reasons:
         score *= 1.0 - _health_loss(one)
     covered = [known.node_coverage[node] for node in sorted(nodes) if node in known.node_coverage]
+    if kind in (GROUP, REPLICA) and name in known.engine_coverage:
+        covered.append(known.engine_coverage[name])
     share = sum(covered) / len(covered) if covered else None
-    return HealthReport(kind, name, score, tuple(reasons), share, known.snapshot.time)
+    is_known = bool(share) or bool(reasons)
+    return HealthReport(kind, name, score if is_known else None, tuple(reasons), share, known.snapshot.time)
 
 
 def _health_loss(one: Incident) -> float:

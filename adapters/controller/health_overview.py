@@ -13,6 +13,7 @@ from skewscope.adapters.controller.health import (
     HEALTH_KINDS,
     NODE,
     REPLICA,
+    UNKNOWN,
     HealthReport,
     build_report,
     concerns_gpu,
@@ -76,15 +77,15 @@ def describe_all(
     listed = [one for one in reports if kind in ("", one.kind)]
     neutral = _find_neutral(listed)
     entities = []
-    for one in sorted(listed, key=lambda one: (not one.is_known, one.score, one.kind, one.name)):
-        if below is not None and not (one.is_known and one.score < below):
+    for one in sorted(listed, key=lambda one: (one.score is None, one.score or 0.0, one.kind, one.name)):
+        if below is not None and (one.score is None or one.score >= below):
             continue
         described = one.as_json(now)
         del described["as_of"], described["age_s"]
-        score = described["score"] if one.is_known else None
-        entities.append(described | {"score": score, "placement": neutral[one.kind] if score is None else score})
+        score = described["score"]
+        entities.append(described | {"placement": neutral[one.kind] if score is None else score})
     time = max((one.time for one in listed), default=now)
-    unknown = sum(not one.is_known for one in listed)
+    unknown = sum(one.state == UNKNOWN for one in listed)
     return {
         "as_of": rfc3339(time),
         "age_s": round(max(now - time, 0.0), 3),
@@ -95,9 +96,11 @@ def describe_all(
 
 
 def _find_neutral(reports: list[HealthReport]) -> dict[str, float]:
-    """Returns for each kind the median of the known scores: what is unknown is placed like most, never as the worst."""
+    """Returns for each kind the median of the scores, where what is unknown counts as neutral.
+
+    The median of the known ones alone would be that of the ill, where only a diagnosis makes a place known.
+    """
     scores: dict[str, list[float]] = {}
     for one in reports:
-        if one.is_known:
-            scores.setdefault(one.kind, []).append(one.score)
+        scores.setdefault(one.kind, []).append(NEUTRAL if one.score is None else one.score)
     return {kind: round(median(scores[kind]), 3) if kind in scores else NEUTRAL for kind in HEALTH_KINDS}

@@ -78,6 +78,8 @@ class TickResult:
     """Whether the recording, if any, can be written."""
     judgement: JudgementState = NOTHING_KNOWN
     """How far incidents are judged; only where actions are planned."""
+    engine_coverage: Mapping[str, float] = field(default_factory=dict)
+    """For each group with a serving engine, 1 where its telemetry arrives and 0 where not."""
     unjudged: frozenset[Place] = frozenset()
     """Places of `inherited` reports that cannot be judged at present."""
 
@@ -120,6 +122,7 @@ class TickPipeline:
     """Whether the store may hold how long earlier incidents have waited."""
     _telemetry: tuple[tuple[SourceState, ...], tuple[str, ...]] = ((), ())
     _node_coverage: Mapping[str, float] = field(default_factory=dict)
+    _engine_coverage: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.store_writer = StoreWriter(self.store)
@@ -169,7 +172,9 @@ class TickPipeline:
         return TickResult(
             *(snapshot, events, len(block), series, self._count.dropped, self.batcher.superseded_values),
             *(self._node_coverage, self.store_writer.updated_notifiers, not self.store_writer.trouble, recorded),
-            *(self._observe_judgement(t, incidents), self._find_unjudged(t)),
+            judgement=self._observe_judgement(t, incidents),
+            engine_coverage=self._engine_coverage,
+            unjudged=self._find_unjudged(t),
         )
 
     def _find_unjudged(self, t: float) -> frozenset[Place]:
@@ -251,6 +256,7 @@ class TickPipeline:
         if self._ticks % COVERAGE_TICKS == 0:
             self._telemetry = self.runtime.coverage.sources(t), self.runtime.coverage.missing()
             self._node_coverage = self.runtime.coverage.coverage_by_node(t)
+            self._engine_coverage = self.runtime.coverage.coverage_by_engine(t)
         incidents = self.runtime.incidents(span)
         return Snapshot(t, span.start, span.end, incidents, *self._telemetry)
 

@@ -138,6 +138,7 @@ class FleetPipeline(TickPipeline):
             late_samples=sum(one.late for one in counts),
             superseded_samples=sum(one.superseded for one in counts),
             node_coverage=self.fleet.coverage_by_node(t),
+            engine_coverage=self.fleet.coverage_by_engine(t),
         )
 
     def _carry_over(self) -> None:

@@ -255,6 +255,14 @@ class FleetRuntime:
             found |= one.report.node_coverage
         return found | dict.fromkeys((node for name in self.blind_shards(t) for node in self._nodes[name]), 0.0)
 
+    def coverage_by_engine(self, t: float) -> dict[str, float]:
+        """Returns for each group with a serving engine whether its telemetry arrives; none of blind shards."""
+        blind = self.blind_shards(t)
+        found: dict[str, float] = {}
+        for name, one in self.known.items():
+            found |= {} if name in blind else one.report.engine_coverage
+        return found
+
 
 def _last_number(new: Sequence[ShardTick], report: ShardReport) -> int:
     return max((tick.number for tick in new), default=report.last_number)

@@ -104,6 +104,7 @@ class ShardEngine:
         self._samples = 0
         self._telemetry: tuple[tuple[SourceState, ...], tuple[str, ...]] = ((), ())
         self._node_coverage: Mapping[str, float] = {}
+        self._engine_coverage: Mapping[str, float] = {}
         self._also_read = tuple(sorted(also_read))
         self._rules, problems = load_rules(catalogue)
         policies, more = load_policies()
@@ -228,6 +229,7 @@ class ShardEngine:
         if state.number and (not self._telemetry[0] or state.number % COVERAGE_TICKS == 0):
             self._telemetry = self._coverage.sources(state.t), self._coverage.missing()
             self._node_coverage = self._coverage.coverage_by_node(state.t)
+            self._engine_coverage = self._coverage.coverage_by_engine(state.t)
         incidents = self.list_incidents()
         firing = (one for one in incidents if one.state == "firing")
         full = state.batcher.describe_overflow()
@@ -243,6 +245,7 @@ class ShardEngine:
             ),
             (*([full] if full else []), *(claimed[replica] for replica in sorted(claimed))),
             agents=tuple((one.node, one.version, one.last_seen) for one in state.receiver.agent_records()),
+            engine_coverage=dict(self._engine_coverage),
             uncertain=frozenset(one.id for one in firing if self._uncertainty.is_unknown(one)),
         )
 

@@ -1,7 +1,7 @@
 """What a shard says of itself: plain values, which Ray carries to the controller of the fleet."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from skewscope.adapters.view.snapshot import SourceState
@@ -54,5 +54,7 @@ class ShardReport:
     """Where its agents send rows; '' for nowhere."""
     agents: tuple[tuple[str, str, float], ...] = ()
     """Node, version and last row of each agent."""
+    engine_coverage: Mapping[str, float] = field(default_factory=dict)
+    """For each group with a serving engine, 1 where its telemetry arrives and 0 where not."""
     uncertain: frozenset[str] = frozenset()
     """Ids of firing incidents whose rule cannot be judged at present."""

@@ -51,14 +51,13 @@ def _reporting_entity(entity: str) -> str:
     return entity.split(">", maxsplit=1)[0]
 
 
+SERVING = "serving telemetry"
 TELEMETRY_KINDS = (
     TelemetryKind("packets", "ports", ("wire.",), _reporting_entity, "rounds, loss, round trips and request timing"),
     TelemetryKind(
         "node telemetry", "nodes", ("host.", "port.", "prio.", "rdma."), _node_of, "counters of ports and hosts"
     ),
-    TelemetryKind(
-        "serving telemetry", "replicas", ("serve.",), _reporting_entity, "queues, batches and caches of the engines"
-    ),
+    TelemetryKind(SERVING, "replicas", ("serve.",), _reporting_entity, "queues, batches and caches of the engines"),
     TelemetryKind(
         *("GPU telemetry", "GPU nodes", ("gpu.",), _node_of, "whether a GPU is slow, hot, throttled or broken"),
         verb="is",
@@ -90,7 +89,7 @@ def expected_reporters(topology: Topology) -> dict[str, tuple[str, ...]]:
     return {
         "packets": tuple(ports),
         "node telemetry": tuple(n.name for n in topology.nodes),
-        "serving telemetry": tuple(g.name for g in topology.groups if g.front_end),
+        SERVING: tuple(g.name for g in topology.groups if g.front_end),
         "GPU telemetry": tuple(n.name for n in topology.nodes if n.gpus),
     }
 
@@ -226,13 +225,22 @@ class TelemetryCoverage:
         """Returns for each node the share of its expected telemetry that arrives at `t`."""
         arriving: dict[str, list[bool]] = {}
         for telemetry in TELEMETRY_KINDS:
-            if telemetry.name == "serving telemetry":
+            if telemetry.name == SERVING:
                 continue
-            age = t - self._newest_times(telemetry)
-            fresh = (age <= self._silence_limits(telemetry, age)).tolist()
-            for name, is_fresh in zip(self._reporters[telemetry.name], fresh, strict=True):
+            for name, is_fresh in self._list_arrivals(telemetry, t):
                 arriving.setdefault(_node_of(name), []).append(is_fresh)
         return {node: sum(flags) / len(flags) for node, flags in arriving.items()}
+
+    def coverage_by_engine(self, t: float) -> dict[str, float]:
+        """Returns for each group with a front end whether telemetry of its serving engine arrives at `t`: 1 or 0."""
+        serving = next(telemetry for telemetry in TELEMETRY_KINDS if telemetry.name == SERVING)
+        return {name: float(is_fresh) for name, is_fresh in self._list_arrivals(serving, t)}
+
+    def _list_arrivals(self, telemetry: TelemetryKind, t: float) -> Iterator[tuple[str, bool]]:
+        """Yields for each reporter of a kind of telemetry whether it delivers at `t`."""
+        age = t - self._newest_times(telemetry)
+        is_fresh = age <= self._silence_limits(telemetry, age)
+        yield from zip(self._reporters[telemetry.name], is_fresh.tolist(), strict=True)
 
     def signals(self) -> frozenset[str]:
         """Returns the ids of the signals that have had a value."""

@@ -40,6 +40,7 @@ from skewscope.adapters.targets.common.settings import (
 from skewscope.adapters.targets.common.transports import read_file, replace_file, request_ok
 from skewscope.adapters.targets.common.yaml_edit import REMOVED, edit_yaml, parse_yaml
 from skewscope.engine.actions.change import DEWEIGHT, DRAIN, FOREIGN, Change, ChangeSupport, MemberState, TargetState
+from skewscope.engine.actions.comparison import MemberLoad
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
@@ -183,14 +184,17 @@ class EnvoyTarget(NamedTarget):
 
     async def read_work(self) -> Mapping[str, float]:
         """Returns the requests sent to each endpoint so far (`rq_total`)."""
-        found: dict[str, float] = {}
-        for address, host in (await self._read_hosts()).items():
-            stats = host.get("stats")
-            for stat in stats if isinstance(stats, list) else ():
-                if isinstance(stat, dict) and stat.get("name") == "rq_total":
-                    # Proto JSON writes 64-bit integers as text, and leaves out a zero.
-                    found[address] = parse_count(stat.get("value", 0), "rq_total")
-        return found
+        counted = {address: count_requests(host) for address, host in (await self._read_hosts()).items()}
+        return {address: counts["rq_total"] for address, counts in counted.items() if "rq_total" in counts}
+
+    async def read_load(self) -> Mapping[str, MemberLoad]:
+        """Returns the requests of each endpoint that have ended, and those under way (`rq_total`, `rq_active`)."""
+        counted = {address: count_requests(host) for address, host in (await self._read_hosts()).items()}
+        return {
+            address: MemberLoad(max(counts["rq_total"] - counts["rq_active"], 0.0), counts["rq_active"])
+            for address, counts in counted.items()
+            if counts.keys() >= {"rq_total", "rq_active"}
+        }
 
     async def probe(self, member: str) -> float | None:
         """Returns the seconds of a probe of an endpoint; None without `probe` in the config."""
@@ -324,6 +328,21 @@ def make_member(endpoint: FileEndpoint, host: Mapping[str, Any] | None) -> Membe
     details |= {f"mark.{kind}": endpoint.owner(kind) for kind in (DEWEIGHT, DRAIN)}
     owner = details[f"mark.{DRAIN}"] or details[f"mark.{DEWEIGHT}"]
     return MemberState(endpoint.address, serving, weight, owner, tuple(sorted(details.items())))
+
+
+def count_requests(host: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the counts `rq_total` and `rq_active` of an endpoint of `/clusters`, as far as it has them.
+
+    Raises:
+        TargetError: one is no count.
+    """
+    stats = host.get("stats")
+    # Proto JSON writes 64-bit integers as text, and leaves out a zero.
+    return {
+        str(stat["name"]): parse_count(stat.get("value", 0), str(stat["name"]))
+        for stat in (stats if isinstance(stats, list) else ())
+        if isinstance(stat, dict) and stat.get("name") in ("rq_total", "rq_active")
+    }
 
 
 def _text(endpoint: FileEndpoint) -> str:

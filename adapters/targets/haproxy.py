@@ -35,6 +35,7 @@ from skewscope.engine.actions.change import (
     MemberState,
     TargetState,
 )
+from skewscope.engine.actions.comparison import MemberLoad
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
@@ -154,8 +155,14 @@ class HaproxyTarget(NamedTarget):
 
     async def read_work(self) -> Mapping[str, float]:
         """Returns the sessions given to each server so far (`stot`)."""
-        answer = await self._send("show stat")
-        return parse_sessions(answer, self.settings.backend)
+        return {name: done + under_way for name, (done, under_way) in (await self._read_sessions()).items()}
+
+    async def read_load(self) -> Mapping[str, MemberLoad]:
+        """Returns the sessions that each server has ended, and those that it has (`stot`, `scur`)."""
+        return {name: MemberLoad(*counts) for name, counts in (await self._read_sessions()).items()}
+
+    async def _read_sessions(self) -> dict[str, tuple[float, float]]:
+        return parse_sessions(await self._send("show stat"), self.settings.backend)
 
     async def probe(self, member: str) -> float | None:
         """Returns the seconds of a probe of a server; None without `probe` in the config."""
@@ -182,17 +189,18 @@ class HaproxyTarget(NamedTarget):
         return answer
 
 
-def parse_sessions(text: str, backend: str) -> dict[str, float]:
-    """Returns the sessions of each server of a backend, from `show stat`.
+def parse_sessions(text: str, backend: str) -> dict[str, tuple[float, float]]:
+    """Returns the sessions of each server of a backend from `show stat`: those that ended, and those under way.
 
     Raises:
         TargetError: a column or a value is missing, or is no number.
     """
-    found: dict[str, float] = {}
+    found: dict[str, tuple[float, float]] = {}
     try:
         for row in csv.DictReader(io.StringIO(text.removeprefix("# ").strip())):
             if row["pxname"] == backend and row["svname"] not in ("FRONTEND", "BACKEND"):
-                found[row["svname"]] = parse_count(row["stot"], f"show stat: stot of {row['svname']}")
+                total, now = (parse_count(row[key], f"show stat: {key} of {row['svname']}") for key in ("stot", "scur"))
+                found[row["svname"]] = max(total - now, 0.0), now
     except (KeyError, csv.Error) as error:
         raise TargetError(f"show stat: an answer that cannot be read: {error}") from None
     return found

@@ -64,6 +64,7 @@ class SglangRouterTarget(WorkerRouter):
     settings: SglangRouterSettings
 
     work_metrics = ("smg_worker_cb_outcomes_total",)
+    load_metrics = ("smg_worker_requests_active",)
 
     async def read_state(self) -> TargetState:
         """Returns the workers that the router has or the config names; the version holds their present ids."""

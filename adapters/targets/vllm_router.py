@@ -34,6 +34,7 @@ class VllmRouterTarget(WorkerRouter):
     """One router of vLLM and its workers."""
 
     work_metrics = ("vllm_router_processed_requests_total",)
+    load_metrics = ("vllm_router_running_requests",)
 
     async def read_state(self) -> TargetState:
         """Returns the state of all workers that the router has or the config names."""

@@ -5,8 +5,8 @@
     router_scores.py --workers workers.json --listen 9480        # GET /scores
 
 workers.json maps the router's names of workers to replicas of the topology. The scores are between 0 and 1, higher is
-better. A worker of which nothing is known gets the median of the others, so it is never the worst; without any answer
-of the controller all workers get 1. Environment: SKEWSCOPE_URL, SKEWSCOPE_TOKEN_FILE.
+better. A worker of which nothing is known is placed like most, so it is never the worst; without any answer of the
+controller all workers get 1. Environment: SKEWSCOPE_URL, SKEWSCOPE_TOKEN_FILE.
 """
 
 import argparse
@@ -25,13 +25,14 @@ NEUTRAL = 1.0
 def score_workers(health: Health, workers: dict[str, str]) -> dict[str, object]:
     """Returns the score of each worker, and why there is none."""
     overview = health.query_all()
-    known = {one.name: one.score for one in overview.answers if one.kind in ("replica", "group")}
-    scores = {worker: known.get(replica) for worker, replica in workers.items()}
-    found = [score for score in scores.values() if score is not None]
-    neutral = median(found) if found else NEUTRAL
+    answers = {one.name: one for one in overview.answers if one.kind in ("replica", "group")}
+    found = {worker: answers[replica] for worker, replica in workers.items() if replica in answers}
+    placements = {worker: one.placement for worker, one in found.items() if one.placement is not None}
+    # Unnamed ones count as neutral: the median of the named alone could be that of an ill one.
+    neutral = median([placements.get(worker, NEUTRAL) for worker in workers]) if workers else NEUTRAL
     return {
-        "scores": {worker: neutral if score is None else score for worker, score in scores.items()},
-        "unknown": sorted(worker for worker, score in scores.items() if score is None),
+        "scores": {worker: placements.get(worker, neutral) for worker in workers},
+        "unknown": sorted(worker for worker in workers if worker not in found or not found[worker].known),
         "trouble": overview.trouble,
     }
 

@@ -187,6 +187,9 @@ class Action:
     """The run of the target in which its change was last seen, as in `TargetState.run`."""
     forgotten: bool = False
     """Whether it was overridden since its target started anew: nobody has decided against it."""
+    witness: str = ""
+    """Who, other than those on whose telemetry the diagnosis rests, found the member slower than its peers before the
+    change, and by how much; '' for nobody."""
     good_probes: int = 0
     """Probes in a row that found the member as quick as its peers."""
     history: History = ()
@@ -288,6 +291,7 @@ SIMPLE_FIELDS = (
     "run",
     "forgotten",
     "good_probes",
+    "witness",
 )
 """Fields whose values are JSON values."""
 

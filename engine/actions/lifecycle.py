@@ -90,6 +90,8 @@ class Observation:
     """What could not be read; '' for nothing."""
     run: str = ""
     """The run of the target, as in `TargetState.run`."""
+    confirmation: str = ""
+    """What shows the effect beside the signals of the diagnosis; '' for nothing."""
 
 
 def lapse(action: Action, timing: Timing, obstacle: str, t: float) -> Action:
@@ -236,23 +238,61 @@ def _judge_effect(action: Action, seen: Observation, timing: Timing) -> Action:
     t, applied = seen.t, action.applied_at or seen.t
     if action.change.kind == MIRROR:
         return _verify(action, UNPROVEN, "a copy gives nothing back by itself", t)
-    measured = seen.measurement or action.measurement
-    action = replace(action, measurement=measured)
-    back = measured.recovery
+    action = _count_probes(replace(action, measurement=seen.measurement or action.measurement), seen, timing)
     if action.seen_in_traffic is None and seen.counts_work and t - applied <= timing.traffic_within:
         return action
+    if action.good_probes >= PROBES:
+        return _end_without_fault(action, t)
+    return _judge_recovery(action, seen, timing)
+
+
+def _judge_recovery(action: Action, seen: Observation, timing: Timing) -> Action:
+    """Returns an action judged by what came back; it has helped only where somebody else confirms that."""
+    since, back = seen.t - (action.applied_at or seen.t), action.measurement.recovery
     if back is not None and back >= HELPED_SHARE:
-        return _verify(action, HELPED, f"{100 * min(back, 1.0):.0f} % of what was lost is back", t)
-    if t - applied > timing.effect_within:
-        return _judge_late_effect(action, seen.firing, t)
-    ended = back is None and seen.firing is False and t - applied >= timing.hold
+        if seen.confirmation:
+            return _verify(action, HELPED, f"{_describe_recovery(back)}; {seen.confirmation}", seen.t)
+        action = replace(action, waiting="a second witness of its effect")
+    if since > timing.effect_within:
+        return _judge_late_effect(action, seen.firing, seen.t)
+    ended = back is None and seen.firing is False and since >= timing.hold
     # The incident of a job that is over ends as well, and says nothing about the change.
-    return _verify(action, HELPED, "the incident ended", t) if ended and measured.working is not False else action
+    if not ended or action.measurement.working is False:
+        return action
+    if seen.confirmation:
+        return _verify(action, HELPED, f"the incident ended; {seen.confirmation}", seen.t)
+    return _verify(action, UNPROVEN, "the incident ended, and nobody can tell whether by the change", seen.t)
+
+
+def _describe_recovery(back: float) -> str:
+    return f"{100 * min(back, 1.0):.0f} % of what was lost is back"
+
+
+def _count_probes(action: Action, seen: Observation, timing: Timing) -> Action:
+    """Returns an action with a probe counted, if there was one: those in a row that found the member well."""
+    if seen.probe_good is None:
+        return action
+    good = action.good_probes + 1 if seen.probe_good else 0
+    if not good and action.good_probes:
+        action = action.note(seen.t, "a probe found it slow again")
+    following = seen.t + timing.probe_every if action.state == VERIFIED else action.next_try
+    return replace(action, good_probes=good, next_try=following)
+
+
+def _end_without_fault(action: Action, t: float) -> Action:
+    """Returns an action whose member was found as quick as its peers before an effect was seen."""
+    what = f"{action.good_probes} probes find the member as quick as its peers"
+    if action.witness:
+        return _verify(action, UNPROVEN, f"{what}: its fault went by itself", t)
+    return _end_unhelpful(action, f"{what}, and nobody but its own telemetry found it slower", t)
 
 
 def _judge_late_effect(action: Action, firing: bool | None, t: float) -> Action:
     """Returns an action after the time in which its effect had to show."""
     back = action.measurement.recovery
+    if back is not None and back >= HELPED_SHARE:
+        why = "by the telemetry of the diagnosis alone: no probe, and no router, confirms it"
+        return _verify(action, UNPROVEN, f"{_describe_recovery(back)} {why}", t)
     if back is not None:
         return _end_unhelpful(action, f"only {100 * max(back, 0.0):.0f} % of what was lost came back", t)
     if _saw_no_loss(action):
@@ -295,11 +335,7 @@ def watch_in_place(action: Action, seen: Observation, timing: Timing) -> Action:
         return ended
     if seen.measurement is not None and seen.measurement.after is not None:
         action = replace(action, measurement=seen.measurement)
-    if seen.probe_good is not None:
-        good = action.good_probes + 1 if seen.probe_good else 0
-        if not good and action.good_probes:
-            action = action.note(t, "a probe found it slow again")
-        action = replace(action, good_probes=good, next_try=t + timing.probe_every)
+    action = _count_probes(action, seen, timing)
     factor = 2**seen.flaps
     if action.good_probes >= PROBES * factor:
         return begin_undo(action, f"{action.good_probes} probes found it as quick as its peers", t)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import NamedTuple
 
-from skewscope.engine.actions.action import DONE, NOT_HELPED, Action
-from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT, REQUEUE
+from skewscope.engine.actions.action import DONE, NOT_HELPED, UNPROVEN, Action
+from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT, MIRROR, REQUEUE
 from skewscope.engine.actions.hold_out import is_return
 from skewscope.engine.actions.places import HOUR, PlaceCheck, PlaceLimit
 from skewscope.engine.model.topology import Topology
@@ -181,10 +181,16 @@ def find_breaker_end(known: Iterable[Action], limits: ActionLimits, t: float) ->
 
 
 def _bad_end(action: Action) -> float | None:
-    """Returns when an action failed or was found not to help; None where it did neither, or a person ran it."""
+    """Returns when an action failed or helped nobody; None where it did neither, or a person ran or ended it.
+
+    What is unproven helped nobody where no witness had found the member slower, and nothing came back after it.
+    """
     if action.plan.by_hand:
         return None
-    if action.state == "failed" or action.outcome == NOT_HELPED:
+    seen = action.measurement
+    is_unseen = seen.recovery is None and seen.working is not False and not action.witness and not action.ended_by
+    in_vain = action.outcome == UNPROVEN and action.change.kind != MIRROR and is_unseen
+    if action.state == "failed" or action.outcome == NOT_HELPED or in_vain:
         return action.ended_at if action.ended_at is not None else action.verified_at or action.started_at
     return None
 

@@ -34,6 +34,7 @@ def test_an_answer_is_told_with_reasons_coverage_and_age():
         health = Health(url, "secret")
         answer = health.query("node", "n0")
     assert (answer.score, answer.coverage, answer.age, answer.trouble) == (0.75, 0.9, 0.5, "")
+    assert answer.state == "ill"
     assert answer.reasons == ({"condition": "x"},)
     assert answer.known
     assert answer.at_least(0.7)
@@ -60,6 +61,7 @@ def test_an_answer_is_kept_and_grows_older():
         (GOOD | {"age_s": 31.0}, 200, "31 s old"),
         (GOOD | {"score": 1.0, "reasons": [], "coverage": 0.0}, 200, "no telemetry"),
         (GOOD | {"score": 1.0, "reasons": [], "coverage": None}, 200, "no telemetry"),
+        (GOOD | {"score": None, "reasons": [], "coverage": 0.0, "state": "unknown"}, 200, "no telemetry"),
         (GOOD | {"name": "n1"}, 200, "another query"),
         (GOOD | {"score": 7.0}, 200, "another query"),
         (GOOD | {"score": float("nan")}, 200, "another query"),
@@ -73,6 +75,7 @@ def test_where_nothing_is_known_nothing_is_well(told, status, why):
     with answering(told, status) as (url, _):
         answer = Health(url).query("node", "n0")
     assert (answer.score, answer.known, answer.at_least(0.0)) == (None, False, False)
+    assert answer.state == "unknown"
     assert why in answer.trouble
 
 

@@ -7,10 +7,11 @@ idempotent.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from skewscope.adapters.targets.common.calls import Call
 from skewscope.engine.actions.change import Change, ChangeSupport, MemberState, TargetState
+from skewscope.engine.actions.comparison import MemberLoad
 
 
 class TargetError(Exception):
@@ -112,5 +113,18 @@ class Target(Protocol):
 
         Raises:
             TargetError: the member gave no answer.
+        """
+        ...
+
+
+@runtime_checkable
+class LoadTarget(Protocol):
+    """A target that counts itself what its members have under way: a witness that they cannot influence by words."""
+
+    async def read_load(self) -> Mapping[str, MemberLoad]:
+        """Returns for each member the requests that have ended and those under way; empty where they are not counted.
+
+        Raises:
+            TargetError: there is no usable answer.
         """
         ...

@@ -28,6 +28,7 @@ from skewscope.adapters.targets.common.settings import (
 )
 from skewscope.adapters.targets.common.transports import request_ok
 from skewscope.engine.actions.change import Change, ChangeSupport, MemberState, TargetState
+from skewscope.engine.actions.comparison import MemberLoad
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
@@ -69,6 +70,8 @@ class WorkerRouter(NamedTarget):
     support: Mapping[str, ChangeSupport] = field(default_factory=lambda: dict(REMOVAL_SUPPORT))
     work_metrics: ClassVar[tuple[str, ...]] = ()
     """Metrics with the label `worker` that count requests."""
+    load_metrics: ClassVar[tuple[str, ...]] = ()
+    """Metrics with the label `worker` of the requests under way."""
 
     async def read_workers(self) -> list[dict[str, Any]]:
         """Returns the workers that the router has, as it shows them.
@@ -90,10 +93,21 @@ class WorkerRouter(NamedTarget):
 
     async def read_work(self) -> Mapping[str, float]:
         """Returns the requests that each worker was given or has answered, by the router's metrics page."""
+        page = await self._read_page()
+        return sum_by_label(page, self.work_metrics, "worker")
+
+    async def read_load(self) -> Mapping[str, MemberLoad]:
+        """Returns the requests of each worker that have ended and those under way, by the router's metrics page."""
+        page = await self._read_page()
+        done = sum_by_label(page, self.work_metrics, "worker")
+        under_way = sum_by_label(page, self.load_metrics, "worker") if self.load_metrics else {}
+        return {name: MemberLoad(done[name], under_way[name]) for name in done.keys() & under_way.keys()}
+
+    async def _read_page(self) -> bytes:
+        """Returns the router's metrics page; an empty one where the config names none."""
         if not self.settings.metrics:
-            return {}
-        answer = await request_ok(HttpCall("GET", self.settings.metrics), self.settings.options)
-        return sum_by_label(answer.body, self.work_metrics, "worker")
+            return b""
+        return (await request_ok(HttpCall("GET", self.settings.metrics), self.settings.options)).body
 
     async def probe(self, member: str) -> float | None:
         """Returns the seconds of a probe of a worker."""

@@ -16,12 +16,12 @@ from skewscope.engine.actions.action import (
     APPLIED,
     APPLYING,
     EXPIRED,
-    HELPED,
     NOT_HELPED,
     OVERRIDDEN,
     PROPOSED,
     UNDOING,
     UNDONE,
+    UNPROVEN,
     VERIFIED,
 )
 from skewscope.engine.actions.change import DRAIN, ChangeSupport, TargetState
@@ -98,9 +98,10 @@ def test_it_is_verified_by_a_persons_word_or_by_what_the_target_reports(reports)
         world.run(20)
         assert only(world).state == APPLYING
         say(world, "confirm")
-    world.run(60)
+    world.run(130)
     action = only(world)
-    assert (action.state, action.outcome) == (VERIFIED, HELPED)
+    assert (action.state, action.outcome) == (VERIFIED, UNPROVEN)
+    assert "by the telemetry of the diagnosis alone" in action.history[-1][1]
     world.run(500)
     # The fault is over: a person takes it back, and is told how.
     action = only(world)
@@ -114,7 +115,7 @@ def test_it_is_verified_by_a_persons_word_or_by_what_the_target_reports(reports)
         say(world, "confirm")
     world.run(60)
     action = only(world)
-    assert (action.state, action.stuck, action.outcome) == (UNDONE, False, HELPED)
+    assert (action.state, action.stuck, action.outcome) == (UNDONE, False, UNPROVEN)
 
 
 def test_nobody_who_runs_it_is_no_failure_and_opens_no_breaker():

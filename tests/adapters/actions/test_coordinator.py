@@ -15,6 +15,7 @@ from skewscope.engine.actions.action import (
     PROPOSED,
     UNDOING,
     UNDONE,
+    UNPROVEN,
     VERIFIED,
 )
 from skewscope.engine.actions.limits import ActionLimits
@@ -24,6 +25,7 @@ from tests.support.acting_world import ActingWorld, SimulatedFault
 T0 = ActingWorld.t
 ACT = ActionSettings(mode="act")
 ILL = SimulatedFault("r2", T0 + 60, T0 + 600, 0.2)
+WRONG = SimulatedFault("r1", T0 + 60, T0 + 900, 1.0)
 
 
 def run_world(
@@ -81,14 +83,46 @@ def test_modes_are_chosen_by_condition_target_and_kind():
 
 
 def test_a_wrong_diagnosis_is_undone_and_counts_as_tried():
-    wrong = SimulatedFault("r1", T0 + 60, T0 + 900, 1.0)
-    world = run_world(wrong)
+    world = run_world(WRONG, has_probe=False)
     first = next(iter(world.coordinator.actions.values()))
     assert (first.state, first.outcome) == (UNDONE, NOT_HELPED)
     assert world.is_restored()
     kinds = [one.change.kind for one in world.coordinator.actions.values()]
     assert len(kinds) == len(set(kinds)), "the same step was repeated"
     assert world.availability == 1.0
+
+
+def test_a_member_that_probes_find_as_quick_as_its_peers_is_never_taken_out():
+    world = run_world(WRONG, seconds=300)
+    action = only(world)
+    assert (action.state, world.router.lines) == (PROPOSED, [])
+    assert action.waiting == "a probe finds it as quick as its peers (0.10 s, theirs 0.10 s); a person has to look"
+    # A person may decide otherwise. Nobody says then that it helped.
+    asyncio.run(world.coordinator.approve(action.id, "ann", "I know better"))
+    world.run(40)
+    assert world.router.lines == ["drain r1", "ready r1"]
+    ended = world.coordinator.actions[action.id]
+    assert (ended.outcome, ended.approved_by) == (NOT_HELPED, "ann")
+    assert "3 probes find the member as quick as its peers" in ended.ending
+
+
+def test_a_probe_is_the_second_witness_of_a_diagnosis(monkeypatch):
+    build = acting_world.build_incident
+    monkeypatch.setattr(acting_world, "build_incident", lambda f, t: replace(build(f, t), witnesses=("n2",)))
+    world = run_world(ILL, seconds=200)
+    action = only(world)
+    assert (action.state, action.outcome, action.approved_by) == (VERIFIED, HELPED, "policy")
+    assert action.started_at - ILL.start <= 10
+    assert action.witness == "a probe finds it slower than its peers (0.50 s, theirs 0.10 s)"
+    assert "of what was lost is back; a probe finds it slower" in action.history[-1][1]
+
+
+def test_a_fault_that_goes_by_itself_is_no_merit_of_the_change():
+    short = replace(ILL, end=T0 + 70)
+    world = run_world(short, seconds=300)
+    action = only(world)
+    assert (action.state, action.outcome) == (UNDONE, UNPROVEN)
+    assert any("its fault went by itself" in what for _, what in action.history)
 
 
 def test_an_unsure_diagnosis_and_a_symptom_never_act(monkeypatch):
@@ -101,7 +135,7 @@ def test_an_unsure_diagnosis_and_a_symptom_never_act(monkeypatch):
 def test_one_witness_waits_for_a_person_until_a_second_one_agrees(monkeypatch):
     build, witnesses = acting_world.build_incident, ("n9",)
     monkeypatch.setattr(acting_world, "build_incident", lambda f, t: replace(build(f, t), witnesses=witnesses))
-    world = run_world(ILL, seconds=90)
+    world = run_world(ILL, seconds=90, has_probe=False)
     action = only(world)
     assert (action.state, action.approved_by, world.router.lines) == (PROPOSED, "", [])
     assert "only n9 reports it" in action.waiting
@@ -185,7 +219,7 @@ def test_a_fault_that_flaps_is_left_out_longer_each_time():
 
 def test_the_breaker_stops_after_changes_that_did_not_help():
     wrong = tuple(SimulatedFault(f"r{n % 3}", T0 + 60 + 1000 * n, T0 + 900 + 1000 * n, 1.0) for n in range(6))
-    world = run_world(*wrong, seconds=4500, settings=replace(ACT, limits=ActionLimits(per_hour=100)))
+    world = run_world(*wrong, seconds=4500, settings=replace(ACT, limits=ActionLimits(per_hour=100)), has_probe=False)
     started = [one for one in world.coordinator.actions.values() if one.started_at is not None]
     unhelpful = [one for one in started if one.outcome == NOT_HELPED]
     assert len(started) == len(unhelpful) == 3
@@ -239,7 +273,7 @@ def test_a_person_undoes_approves_and_refuses():
 
 
 def test_policies_are_told_what_was_tried_without_help():
-    world = run_world(SimulatedFault("r1", T0 + 60, T0 + 900, 1.0))
+    world = run_world(WRONG, has_probe=False)
     (fact,) = world.coordinator.list_failures()
     assert (fact.fact, fact.topic, fact.entity.kind, fact.entity.name) == ("tried", "deweight-replica", "group", "r1")
     assert run_world(ILL).coordinator.list_failures() == ()

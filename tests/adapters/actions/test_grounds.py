@@ -106,8 +106,8 @@ def test_a_member_that_probes_found_well_is_not_drained_again_without_new_eviden
     world.run(60)
     assert len(world.coordinator.actions) == 1
     assert obstacles(world) == (f"probes found r2 well ({action.id}), and its fault was not seen since",)
-    world.quiet = frozenset()
-    world.run(5)
+    world.quiet, world.router.probe_seconds = frozenset(), lambda name: 0.5 if name == "r2" else 0.1
+    world.run(30)
     assert world.router.drained == {"r2"}, "its fault is seen anew"
 
 

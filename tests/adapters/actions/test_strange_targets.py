@@ -336,7 +336,7 @@ def test_leftovers_that_cannot_be_removed_are_tried_again():
     world = ActingWorld(faults=(ILL,))
     world.router = FlowSwitch(world.router.names)
     world.restart()
-    world.run(150)
+    world.run(200)
     world.router.end("r2")
     world.router.trouble = lambda line: "refuse" if line.startswith("ready") else ""
     world.run(20)
@@ -393,7 +393,7 @@ def test_a_change_that_is_accepted_late_is_taken_back():
 def test_a_long_pause_of_the_breaker_outlives_a_day_and_a_restart():
     limits = ActionLimits(per_hour=100, cool_down=0, breaker=Breaker(1, 3600, 3 * 86400))
     wrong = tuple(SimulatedFault(f"r{n % 3}", T0 + 60 + n * 90_000, T0 + 900 + n * 90_000, 1.0) for n in range(3))
-    world = ActingWorld(faults=wrong, settings=replace(ACT, limits=limits))
+    world = ActingWorld(faults=wrong, settings=replace(ACT, limits=limits), has_probe=False)
     world.run(1.2 * 86400)
     world.restart()
     world.run(1.4 * 86400)

@@ -62,7 +62,7 @@ def test_each_is_what_it_is_alone(found):
 
 
 def scores(reports):
-    return {one.name: round(one.score, 2) for one in reports if one.kind == "gpu"}
+    return {one.name: round(one.score, 2) for one in reports if one.kind == "gpu" and one.score is not None}
 
 
 def test_a_gpu_has_its_own_incidents_and_those_of_its_node():
@@ -90,6 +90,32 @@ def test_the_worst_come_first_and_the_unknown_are_neutral():
     assert {one["placement"] for one in silent["entities"]} == {1.0}
 
 
+def test_engines_that_are_only_scraped_are_known_and_an_ill_one_says_nothing_of_others():
+    slow = incident(0, kind="replica", name="r0", also=(), severity="critical", confidence=1.0)
+    known = replace(result([slow], {"n0": 0.0, "n1": 0.0, "n2": 0.0}), engine_coverage={"r0": 1.0, "r1": 1.0})
+    found = {one.name: one for one in assess_all(known, TOPOLOGY)}
+    assert {name: found[name].state for name in ("r0", "r1", "n2")} == {"r0": "ill", "r1": "well", "n2": "unknown"}
+    assert (found["r1"].score, found["n2"].score) == (1.0, None)
+    assert found["r1"].coverage == 0.5
+    unseen = replace(known, engine_coverage={})
+    told = {one["name"]: one for one in describe_all(assess_all(unseen, TOPOLOGY), 10.0, kind="replica")["entities"]}
+    assert (told["r0"]["placement"], told["r1"]["score"]) == (0.1, None)
+    assert told["r1"]["placement"] == 0.55  # of one that is ill and one unknown
+
+
+def test_one_answer_says_the_same_as_the_list():
+    known = result([incident(0, kind="node", name="n0", also=())], {"n0": 0.0, "n1": 0.5, "n2": 0.0})
+    listed = {(one["kind"], one["name"]): one for one in describe_all(assess_all(known, TOPOLOGY), 10.0)["entities"]}
+    for (kind, name), described in listed.items():
+        if kind != "gpu":
+            single = assess_health(known, TOPOLOGY, kind, name).as_json(10.0)
+            assert {key: single[key] for key in described if key != "placement"} == {
+                key: value for key, value in described.items() if key != "placement"
+            }
+    assert {one["state"] for one in listed.values()} == {"well", "ill", "unknown"}
+    assert all((one["score"] is None) == (one["state"] == "unknown") for one in listed.values())
+
+
 def test_a_large_fleet_takes_a_moment():
     whole = Topology(tuple(Node(f"n{n}", gpus=8) for n in range(10_000)))
     some = [incident(n, kind="node", name=f"n{n}", also=()) for n in range(200)]
@@ -108,7 +134,8 @@ def test_the_client_reads_all_of_them():
         assert asked[0].token == "Bearer secret"
     assert (found.age, found.trouble) == (1.0, "")
     assert found.find("node", "n0").score == 0.1
-    assert (found.find("node", "n3").score, found.find("node", "n3").placement) == (None, 0.55)
+    assert (found.find("node", "n3").score, found.find("node", "n3").placement) == (None, 1.0)
+    assert [found.find("node", name).state for name in ("n0", "n1", "n3")] == ["ill", "well", "unknown"]
     assert found.find("node", "n9").trouble == "not among the answers"
 
 

@@ -196,6 +196,11 @@ def test_strange_statistics_are_an_error(text, message):
         parse_sessions(text, "be")
 
 
+def test_sessions_that_ended_and_those_under_way_are_told_apart():
+    text = "# pxname,svname,stot,scur,\nbe,w0,10,3,\nbe,w1,4,5,\nbe,BACKEND,14,8,\nother,w0,9,1,\n"
+    assert parse_sessions(text, "be") == {"w0": (7.0, 3.0), "w1": (0.0, 5.0)}
+
+
 def test_a_server_with_an_ipv6_address_can_be_probed():
     state = parse_servers(ROW.replace("127.0.0.1", "::1") + "100\n")
     assert state.members["w0"].detail("address") == "[::1]:1"

@@ -18,6 +18,7 @@ from skewscope.adapters.targets.common.probe import ProbeSettings
 from skewscope.adapters.targets.common.settings import TargetSettings
 from skewscope.adapters.targets.sglang_router import SglangRouterSettings, SglangRouterTarget
 from skewscope.engine.actions.change import ABSENT, DEWEIGHT, DRAIN, FOREIGN, OURS, Change, MemberState, TargetState
+from skewscope.engine.actions.comparison import MemberLoad
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
 from tests.support import removal_contract
@@ -218,6 +219,20 @@ def test_impossible_changes_are_errors():
 
 def test_a_target_without_a_metrics_page_counts_nothing():
     assert asyncio.run(make_target("http://router").read_work()) == {}
+
+
+def test_the_requests_under_way_are_read_where_the_router_counts_them():
+    page = b"""smg_worker_cb_outcomes_total{worker="a",outcome="success"} 4
+smg_worker_requests_active{worker="a"} 2
+smg_worker_cb_outcomes_total{worker="b",outcome="success"} 1
+"""
+
+    async def run() -> object:
+        async with strange_server(lambda _method, _path: (200, page)) as url:
+            return await make_target(url, f"{url}/metrics").read_load()
+
+    assert asyncio.run(run()) == {"a": MemberLoad(4.0, 2.0)}
+    assert asyncio.run(make_target("http://router").read_load()) == {}
 
 
 @pytest.mark.parametrize(

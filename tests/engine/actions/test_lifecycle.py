@@ -33,7 +33,8 @@ from tests.support.actions import T0, build_action
 TIMING = Timing()
 TRIAL = build_action(state=APPLIED, started_at=T0, called_at=T0, applied_at=T0)
 SEEN = replace(TRIAL, seen_in_state=True)
-GONE = Measurement(working=False)
+GONE, BACK = Measurement(working=False), Measurement(0.6, 0.95)
+CONFIRMED = replace(SEEN, witness="a probe finds it slower than its peers (1.00 s, theirs 0.20 s)")
 IN_PLACE = replace(SEEN, state=VERIFIED, verified_at=T0 + 30, outcome=HELPED)
 
 
@@ -46,19 +47,26 @@ IN_PLACE = replace(SEEN, state=VERIFIED, verified_at=T0 + 30, outcome=HELPED)
         (SEEN, Observation(T0 + 30, ABSENT, True), OVERRIDDEN, ""),
         (SEEN, Observation(T0 + 30, OURS, True), APPLIED, ""),
         (SEEN, Observation(T0 + 51, OURS, True, traffic_follows=False), UNDOING, NOT_HELPED),
-        (SEEN, Observation(T0 + 20, OURS, True, measurement=Measurement(0.6, 0.95)), VERIFIED, HELPED),
+        (SEEN, Observation(T0 + 20, OURS, True, measurement=BACK, confirmation="a probe"), VERIFIED, HELPED),
+        (SEEN, Observation(T0 + 20, OURS, True, measurement=BACK), APPLIED, ""),  # by the accused's own word
+        (SEEN, Observation(T0 + 121, OURS, True, measurement=BACK), VERIFIED, UNPROVEN),
         (SEEN, Observation(T0 + 20, OURS, True, measurement=Measurement(0.6, 0.95), counts_work=True), APPLIED, ""),
         (SEEN, Observation(T0 + 20, OURS, True, measurement=Measurement(0.6, 0.7)), APPLIED, ""),
         (SEEN, Observation(T0 + 121, OURS, False, measurement=Measurement(0.6, 0.7)), UNDOING, NOT_HELPED),
         (SEEN, Observation(T0 + 121, OURS, None, measurement=Measurement(1.0, 1.0)), UNDOING, NOT_HELPED),
         (SEEN, Observation(T0 + 121, OURS, True), UNDOING, NOT_HELPED),
         (SEEN, Observation(T0 + 121, OURS, None), VERIFIED, UNPROVEN),
-        (SEEN, Observation(T0 + 61, OURS, False), VERIFIED, HELPED),
-        (SEEN, Observation(T0 + 61, OURS, False, measurement=Measurement(working=True)), VERIFIED, HELPED),
+        (SEEN, Observation(T0 + 61, OURS, False), VERIFIED, UNPROVEN),  # the fault may have gone by itself
+        (SEEN, Observation(T0 + 61, OURS, False, confirmation="a probe"), VERIFIED, HELPED),
+        (SEEN, Observation(T0 + 61, OURS, False, measurement=Measurement(working=True)), VERIFIED, UNPROVEN),
         (SEEN, Observation(T0 + 61, OURS, False, measurement=GONE), APPLIED, ""),  # a job that ended proves nothing
         (SEEN, Observation(T0 + 121, OURS, False, measurement=GONE), VERIFIED, UNPROVEN),
         (replace(SEEN, reversible=False), Observation(T0 + 121, OURS, True), DONE, NOT_HELPED),
-        (replace(SEEN, reversible=False), Observation(T0 + 61, OURS, False), DONE, HELPED),
+        (replace(SEEN, reversible=False), Observation(T0 + 61, OURS, False, confirmation="a probe"), DONE, HELPED),
+        (replace(SEEN, reversible=False), Observation(T0 + 61, OURS, False), DONE, UNPROVEN),
+        (replace(SEEN, good_probes=2), Observation(T0 + 20, OURS, True, probe_good=True), UNDOING, NOT_HELPED),
+        (replace(CONFIRMED, good_probes=2), Observation(T0 + 20, OURS, True, probe_good=True), VERIFIED, UNPROVEN),
+        (replace(SEEN, good_probes=2), Observation(T0 + 20, OURS, True, probe_good=False), APPLIED, ""),
     ],
 )
 def test_a_trial_is_judged_by_state_traffic_and_effect(action, seen, state, outcome):

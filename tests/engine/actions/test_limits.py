@@ -15,11 +15,13 @@ from skewscope.engine.actions.action import (
     NOT_HELPED,
     UNDOING,
     UNDONE,
+    UNPROVEN,
     VERIFIED,
     Action,
     ActionScope,
+    Measurement,
 )
-from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT, LIMIT, REQUEUE, Change
+from skewscope.engine.actions.change import BLOCK, DRAIN, EVICT, LIMIT, MIRROR, REQUEUE, Change
 from skewscope.engine.actions.limits import ActionLimits, Breaker, Surroundings, TimeWindow, find_blocks
 from skewscope.engine.model.topology import Group, Node, Pool, Topology
 from tests.support.actions import build_action
@@ -170,6 +172,20 @@ def test_the_breaker_opens_for_its_pause():
     assert "3 actions did not help: nothing new for 1000 s" in blocks(limits, *bad)
     assert blocks(limits, *bad[:2]) == ""
     assert blocks(limits, *bad, t=T + 1001) == ""
+
+
+def test_what_is_unproven_counts_for_the_breaker_where_it_helped_nobody():
+    limits = replace(WIDE, breaker=Breaker(1, 600.0, 1000.0))
+    vain = on("r1", UNDONE, started_at=T - 900, ended_at=T - 300, outcome=UNPROVEN)
+    assert "did not help" in blocks(limits, vain)
+    for fields in (
+        {"witness": "a probe finds it slower"},
+        {"measurement": Measurement(0.4, 0.9)},
+        {"measurement": Measurement(working=False)},
+        {"ended_by": "ann"},
+        {"change": Change(MIRROR, "router", "r1", "a-r1")},
+    ):
+        assert blocks(limits, replace(vain, **fields)) == ""
 
 
 @given(st.floats(0, 86399), st.floats(0, 86399), st.floats(1.7e9, 1.9e9))

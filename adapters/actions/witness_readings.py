@@ -1,0 +1,197 @@
+"""Asks those who did not make a diagnosis about the member that it accuses: by probes, and by its router's own counts.
+
+Each incident has its latest comparison. A probe is a small request with a deadline of its own, and a member gets few of
+them in a minute, so that one that is sick is not loaded by being looked at.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from skewscope.adapters.actions.effect import SETTLE
+from skewscope.adapters.actions.planner import Planner
+from skewscope.adapters.actions.surroundings import list_ill_replicas
+from skewscope.adapters.actions.view import IncidentView
+from skewscope.adapters.targets.common.base import LoadTarget, Target, TargetError
+from skewscope.engine.actions.action import Action
+from skewscope.engine.actions.change import TargetState
+from skewscope.engine.actions.comparison import (
+    LoadSample,
+    MemberComparison,
+    compare_times,
+    estimate_pool_time,
+    estimate_times,
+    has_recovered,
+)
+from skewscope.engine.actions.witnesses import PROBE, ROUTER
+
+MAX_PEERS = 2
+ROUNDS = 3
+"""Probes before a change, of which the median counts; the first is enough where it is far beyond the limit."""
+FAR = 2.0
+MAX_PROBES = 15
+"""Probes of one member within a minute."""
+FRESH = 60.0
+"""Seconds for which a comparison counts."""
+ASK_AGAIN = 20.0
+"""Seconds between two comparisons by probes before a change."""
+KEPT_SAMPLES = 120
+MAX_INCIDENTS = 1000
+
+
+@dataclass
+class WitnessReadings:
+    """What probes and routers said of members, and when they may be asked again."""
+
+    planner: Planner
+    _comparisons: dict[str, MemberComparison] = field(default_factory=dict)
+    """The latest by incident."""
+    _probes: dict[tuple[str, str], deque[float]] = field(default_factory=dict)
+    """Times of the latest probes by target and member."""
+    _loads: dict[str, deque[LoadSample]] = field(default_factory=dict)
+    """By target."""
+
+    def latest(self, incident: str, t: float) -> MemberComparison | None:
+        """Returns the latest comparison for an incident; None where there is none that still counts."""
+        kept = self._comparisons.get(incident)
+        return kept if kept is not None and 0.0 <= t - kept.t <= FRESH else None
+
+    async def compare(self, target: Target, action: Action, state: TargetState, view: IncidentView) -> None:
+        """Compares the member of an action that is not made yet with its peers, unless that was done just now."""
+        t, incident, member = view.t, action.reason.incident, action.change.member
+        await self.sample(target, t)
+        kept = self._comparisons.get(incident)
+        if kept is not None and kept.witness == PROBE and 0.0 <= t - kept.t < ASK_AGAIN:
+            return
+        peers = list_peers(self.planner, view, target, action, state)
+        latest = await self._probe_often(target, member, peers, t) or self._compare_loads(target, member, peers, t)
+        if latest is not None:
+            self._keep(incident, latest)
+
+    async def probe(self, target: Target, member: str, peers: Iterable[str], t: float) -> MemberComparison | None:
+        """Returns how a member compares with up to two peers by one probe each.
+
+        None where it cannot be probed, has no peer that answers, or had enough probes in this minute. A member that
+        gives no answer is slower than its peers.
+        """
+        times: list[float] = []
+        for peer in sorted(peers)[:MAX_PEERS]:
+            try:
+                seconds = await self._probe_once(target, peer, t)
+            except TargetError:
+                continue
+            if seconds is None:
+                return None
+            times.append(seconds)
+        if not times:
+            return None
+        try:
+            mine = await self._probe_once(target, member, t)
+        except TargetError:
+            mine = float("inf")
+        return None if mine is None else MemberComparison(PROBE, t, mine, median(times))
+
+    async def probe_in_place(
+        self, target: Target, action: Action, peers: Iterable[str], t: float, every: float
+    ) -> MemberComparison | None:
+        """Returns a comparison by probes for a change in place, and keeps it; None where one is too early."""
+        kept = self._comparisons.get(action.reason.incident)
+        if kept is not None and (action.applied_at or t) < kept.t <= t < kept.t + every:
+            return None
+        latest = await self.probe(target, action.change.member, peers, t)
+        if latest is not None:
+            self._keep(action.reason.incident, latest)
+        return latest
+
+    def has_probe(self, incident: str, t: float, every: float) -> bool:
+        """Returns whether the member of an incident was probed of late, answered or not, if that is due `every` s."""
+        kept = self._comparisons.get(incident)
+        return kept is not None and kept.witness == PROBE and 0.0 <= t - kept.t <= max(FRESH, 2.0 * every)
+
+    def describe(self, incident: str, t: float, *, slower: bool = False) -> str:
+        """Returns what the latest comparison for an incident says; '' for none, or for one that is not `slower`."""
+        kept = self.latest(incident, t)
+        return kept.describe() if kept is not None and (kept.is_slower or not slower) else ""
+
+    def _keep(self, incident: str, latest: MemberComparison) -> None:
+        self._comparisons.pop(incident, None)
+        self._comparisons[incident] = latest
+        while len(self._comparisons) > MAX_INCIDENTS:
+            del self._comparisons[next(iter(self._comparisons))]
+
+    async def _probe_once(self, target: Target, member: str, t: float) -> float | None:
+        past = self._probes.setdefault((target.name, member), deque(maxlen=MAX_PROBES))
+        if len(past) == MAX_PROBES and 0.0 <= t - past[0] < 60.0:
+            return None
+        past.append(t)
+        return await target.probe(member)
+
+    async def _probe_often(
+        self, target: Target, member: str, peers: Iterable[str], t: float
+    ) -> MemberComparison | None:
+        """Returns the comparison of the medians of some probes; None where there is none."""
+        rounds: list[MemberComparison] = []
+        while len(rounds) < ROUNDS:
+            latest = await self.probe(target, member, peers, t)
+            if latest is None:
+                break
+            rounds.append(latest)
+            if latest.member > FAR * latest.limit:
+                return latest
+        return compare_times(PROBE, t, [each.member for each in rounds], [each.peers for each in rounds])
+
+    # --- the router's own counts
+
+    async def sample(self, target: Target, t: float) -> None:
+        """Reads what a router counts of its members; nothing where it counts nothing, or does not answer."""
+        if not isinstance(target, LoadTarget):
+            return
+        kept = self._loads.setdefault(target.name, deque(maxlen=KEPT_SAMPLES))
+        if kept and t <= kept[-1][0]:
+            if t == kept[-1][0]:
+                return
+            kept.clear()  # the clock was set back
+        try:
+            loads = await target.read_load()
+        except Exception:  # noqa: BLE001 - a router that cannot count is no witness, and keeps nothing in place
+            return
+        if loads:
+            kept.append((t, loads))
+
+    def _samples(self, target: Target, start: float, end: float) -> Sequence[LoadSample]:
+        return [sample for sample in self._loads.get(target.name, ()) if start <= sample[0] <= end]
+
+    def _compare_loads(self, target: Target, member: str, peers: Iterable[str], t: float) -> MemberComparison | None:
+        times = estimate_times(self._samples(target, t - FRESH, t))
+        mine = [times[member]] if member in times else []
+        return compare_times(ROUTER, t, mine, [times[peer] for peer in peers if peer in times])
+
+    def confirm_by_router(self, target: Target, action: Action, t: float) -> str:
+        """Returns what the router's own counts say for the effect of a change in place; '' where they do not."""
+        if action.started_at is None or action.applied_at is None:
+            return ""
+        samples = self._samples(target, action.started_at - FRESH, action.started_at)
+        others = [time for name, time in estimate_times(samples).items() if name != action.change.member]
+        before = estimate_pool_time(samples)
+        after = estimate_pool_time(self._samples(target, action.applied_at + SETTLE, t))
+        if before is None or after is None or not others or not has_recovered(before, median(others), after):
+            return ""
+        return f"requests take {after:.2f} s at the router, {before:.2f} s before"
+
+
+def list_peers(
+    planner: Planner, view: IncidentView, target: Target, action: Action, state: TargetState
+) -> tuple[str, ...]:
+    """Returns the members that are in use beside an action's, of the same pool, without a diagnosis of their own."""
+    pool = next((pool.replicas for pool in planner.topology.pools if pool.name == action.scope.pool), None)
+    ill = list_ill_replicas(planner, view)
+    entity_of = {member: entity for entity, member in target.members.items()}
+    serving = [
+        one.member
+        for one in state.members.values()
+        if one.serving
+        and one.member != action.change.member
+        and (pool is None or entity_of.get(one.member, "") in pool)
+    ]
+    return tuple(member for member in serving if entity_of.get(member) not in ill) or tuple(serving)
