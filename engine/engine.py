@@ -131,11 +131,13 @@ class Engine:
         self._detector = Detector(rules, catalogue, topology, tick, [self._join], {*judged, *also_read})
         self.rules: Mapping[str, Rule] = self._detector.rules
         infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}
-        self._tracker = IncidentTracker(infos, catalogue, topology, policies, IncidentTiming(tick_s=tick))
+        timing = IncidentTiming(tick_s=tick)
+        self._tracker = IncidentTracker(infos, catalogue, topology, policies, timing, self._join)
         self._listed = ResultCache[tuple[Incident, ...]]()
         self._symptoms: SymptomTracker | None = None
         if symptoms:
             self._symptoms = SymptomTracker(self._detector.series_state, catalogue, self._tracker.locality)
+            self._symptoms.senders = self._tracker.senders
 
     def step(
         self,
@@ -158,6 +160,7 @@ class Engine:
         sampled = sampled or len(block) > 0 or len(frames) > 0
         verdicts = self._detector.step(t, block, table, frames, sampled=sampled)
         self.verdicts = verdicts
+        self._tracker.senders.follow(table)
         changes = self._tracker.step(t, verdicts)
         if self._symptoms is None:
             return changes

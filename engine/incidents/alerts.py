@@ -54,6 +54,9 @@ CORROBORATION = 0.4
 """Log-odds that each further rule adds which fires for the same condition."""
 ALTERNATIVE_WEIGHT = 1.0
 """Log-odds that a certain alternative in the same place subtracts."""
+HEARSAY_CONFIDENCE = 0.35
+"""Most confidence of what only one node reports of another one, whose own telemetry does not confirm it: a suspicion,
+until a second node agrees (judgement)."""
 MAX_LOG_ODDS = 6.0
 """Limit of all log-odds that become a probability."""
 CALIBRATION_FILE = "calibration.json"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skewscope.engine.incidents.alerts import (
+    HEARSAY_CONFIDENCE,
     Alert,
     EvidenceSnapshot,
     EvidenceSpec,
@@ -93,6 +94,10 @@ class IncidentState:
     moves: int = 0
     """Number of times it ended on one member of a group as it began on another one."""
     history: History = ()
+    witnesses: tuple[str, ...] = ()
+    """Senders of the telemetry on which it rests, as of its strongest evidence."""
+    is_hearsay: bool = False
+    """Whether only one other node reports it."""
 
     def __post_init__(self) -> None:
         self.id = self.id or incident_id(self.condition, self.primary_entity, self.opened_at)
@@ -115,7 +120,9 @@ class IncidentState:
     @property
     def confidence(self) -> float:
         """The number that is shown and that policies match; see `incidents.alerts`."""
-        return incident_confidence(self.log_odds, self.alternative_probability, self.peak_evidence.info.calibration)
+        calibration = self.peak_evidence.info.calibration
+        found = incident_confidence(self.log_odds, self.alternative_probability, calibration)
+        return min(found, HEARSAY_CONFIDENCE) if self.is_hearsay else found
 
     @property
     def content(self) -> tuple[object, ...]:
@@ -124,6 +131,7 @@ class IncidentState:
             *(self.primary_entity, self.resolved_at, self.severity, self.peak_evidence, self.agreeing_rules),
             *(self.members, self.alternatives, self.alternative_probability, self.candidates),
             *(self.candidate_locations, self.mitigations, self.flaps, self.moves, self.history),
+            *(self.witnesses, self.is_hearsay),
         )
 
     def resolved_age(self, t: float) -> float:
@@ -197,6 +205,7 @@ def to_incident(
         flaps=state.flaps,
         moves=state.moves,
         history=state.history,
+        witnesses=state.witnesses,
     )
 
 

@@ -23,9 +23,10 @@ from skewscope.engine.attribution.explanation import (
     count_judgeable,
     final_explanation,
 )
-from skewscope.engine.incidents.alerts import AlertKey, AlertTracker, DerivedDiagnosis, RuleInfo
+from skewscope.engine.incidents.alerts import AlertKey, AlertTracker, DerivedDiagnosis, EvidenceSnapshot, RuleInfo
 from skewscope.engine.incidents.lifecycle import IncidentLifecycle
 from skewscope.engine.incidents.result_cache import IncidentCache, ResultCache
+from skewscope.engine.incidents.senders import RoundJoin, SenderFinder
 from skewscope.engine.incidents.state import (
     DiagnosedPlace,
     IncidentState,
@@ -50,12 +51,20 @@ class IncidentTracker:
         topology: Topology,
         policies: PolicyEvaluator | None = None,
         timing: IncidentTiming | None = None,
+        join: RoundJoin | None = None,
     ) -> None:
         self.catalogue = catalogue
         self.timing = timing or IncidentTiming()
         self.locality = LocalityIndex(topology)
         self.locality.prepare()
         self.alerts = AlertTracker(rules, self.timing.tick_s)
+        self.senders = SenderFinder(catalogue.signals, self.locality, join)
+        self._witnessed: dict[str, tuple[EvidenceSnapshot, Entity]] = {}
+        """The evidence and entity by which the witnesses of open incidents were found..."""
+        self._witnessed_revision = -1
+        """...as of which revision..."""
+        self._lone = False
+        """...and whether another witness may yet agree on one."""
         self.policies = policies or PolicyEvaluator(Program())
         causes = CauseGraph(catalogue)
         self._neighbours = NeighbourIndex(self.locality)
@@ -104,6 +113,7 @@ class IncidentTracker:
         self.alerts.drop(t - max(self.timing.grouping_s, self.timing.explain_s))
         revision = self._revision
         self._reconcile(t)
+        self._find_witnesses()
         # Policies match the confidence that the incidents now have. What they derive changes incidents in this tick,
         # and the confidence that policies match in the next one.
         if self._evaluate_policies(t):
@@ -211,6 +221,24 @@ class IncidentTracker:
             alert = self.alerts.active.get((incident.condition, incident.primary_entity))
             if incident.is_open and not incident.merged_into and alert is not None and alert.firing_rules:
                 incident.mitigations = self._advice.get((incident.condition, incident.primary_entity.key), ())
+
+    def _find_witnesses(self) -> None:
+        """Finds the witnesses of open incidents: of new evidence, and again while another one may still agree."""
+        if self._revision == self._witnessed_revision and not self._lone:
+            return
+        found: dict[str, tuple[EvidenceSnapshot, Entity]] = {}
+        self._lone = False
+        for one in self._lifecycle.recent.values():
+            if not one.is_open:
+                continue
+            basis = found[one.id] = one.peak_evidence, one.primary_entity
+            may_grow = len(one.witnesses) < 2 and self.senders.is_joined(one.peak_evidence.info)
+            if may_grow or self._witnessed.get(one.id) != basis:
+                witnesses = self.senders.find_witnesses(*basis)
+                self._revision += witnesses != one.witnesses
+                one.witnesses, one.is_hearsay = witnesses, self.senders.is_hearsay(witnesses, one.primary_entity)
+            self._lone |= may_grow
+        self._witnessed, self._witnessed_revision = found, self._revision
 
     # --- results
 

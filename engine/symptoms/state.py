@@ -30,12 +30,17 @@ class SymptomState:
     decides: str = ""
     explanation: Explanation | None = None
     history: History = ()
+    witnesses: tuple[str, ...] = ()
+    """Senders of the telemetry on which it rests, the first ones of its primary deviation."""
+    is_hearsay: bool = False
+    """Whether only one other node reports it."""
 
     @property
     def content(self) -> tuple[object, ...]:
         """All that changes of it and that its `Incident` is made of, but for what explains it."""
         deviations = tuple(self.deviations.values())
-        return self.primary, deviations, self.resolved_at, self.candidates, self.decides, self.history
+        shown = self.candidates, self.decides, self.history, self.witnesses, self.is_hearsay
+        return self.primary, deviations, self.resolved_at, *shown
 
 
 @dataclass

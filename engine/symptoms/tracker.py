@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
+from skewscope.engine.incidents.alerts import HEARSAY_CONFIDENCE
 from skewscope.engine.incidents.result_cache import IncidentCache
+from skewscope.engine.incidents.senders import SenderFinder
 from skewscope.engine.incidents.state import DiagnosedPlace, incident_id
 from skewscope.engine.model.incident import (
     SYMPTOM,
@@ -63,6 +65,8 @@ class SymptomTracker:
     catalogue: Catalogue
     locality: LocalityIndex
     detector: SymptomDetector = field(init=False)
+    senders: SenderFinder | None = None
+    """Finds on whose telemetry a symptom rests; None: that is not known."""
     symptoms: dict[str, SymptomState] = field(default_factory=dict)
     """By id, in the order of their opening."""
 
@@ -226,8 +230,17 @@ class SymptomTracker:
                 one.ranked_count = -1
         if one.primary.key not in one.deviations:
             one.primary = best
+        if is_touched and (one.is_hearsay or one.ranked_count != len(one.deviations)):
+            self._find_witnesses(one)
         if is_touched and one.ranked_count != len(one.deviations):
             self._rank_causes(one)
+
+    def _find_witnesses(self, one: SymptomState) -> None:
+        if self.senders is not None:
+            worst = sorted(one.deviations.values(), key=lambda each: each.rank)[:MAX_EVIDENCE]
+            places = ((each.signal.id, each.place) for each in (one.primary, *worst))
+            one.witnesses = self.senders.find_reporters(places)
+            one.is_hearsay = self.senders.is_hearsay(one.witnesses, one.primary.place)
 
     def _rank_causes(self, one: SymptomState) -> None:
         cells = self.detector.cells
@@ -335,7 +348,7 @@ class SymptomTracker:
             opened_at=one.opened_at,
             resolved_at=one.resolved_at,
             severity=entry.severity if entry else "info",
-            confidence=CONFIDENCE,
+            confidence=HEARSAY_CONFIDENCE if one.is_hearsay else CONFIDENCE,
             coverage=_coverage(top),
             impact=one.primary.impact(),
             blast_radius=self.locality.blast_radius({*places, one.primary.place}),
@@ -354,6 +367,7 @@ class SymptomTracker:
             input_hash=input_hash,
             history=one.history,
             category=SYMPTOM,
+            witnesses=one.witnesses,
         )
 
     def _summary(self, one: SymptomState, name: str) -> str:

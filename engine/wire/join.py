@@ -6,7 +6,9 @@ entries in a ring; the `x_j` that fit the rows are the members' lags (see `lags`
 each node has one vote, whatever the number of its ports.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -253,6 +255,8 @@ def _node_of_member(member: str, nodes: tuple[str, ...]) -> str:
 class WireJoin:
     """The join by topology, as a derivation of the detector: call it once a tick."""
 
+    lag_signals: ClassVar[Collection[str]] = frozenset(RANK_SIGNALS)
+    pace_signals: ClassVar[Collection[str]] = frozenset((*PACE_SIGNALS.values(), COMMON_PAUSE))
     topology: Topology
     step: float = 1.0
     reads: frozenset[str] = INPUT_SIGNALS
@@ -320,6 +324,14 @@ class WireJoin:
         if node not in nodes or not bucket.supports.size:
             return ()
         return tuple(sorted(nodes[i] for i in np.flatnonzero(bucket.supports[index, : len(nodes), nodes.index(node)])))
+
+    def name_voters(self, group: str) -> tuple[str, ...]:
+        """Returns the nodes that have reported the pace of a group."""
+        place = self.bucket_of.get(group)
+        if place is None:
+            return ()
+        bucket, index = self.buckets[place[0]], place[1]
+        return tuple(sorted({bucket.nodes[index][node] for node, _ in bucket.receivers[index].values()}))
 
     def take_over(self, before: "WireJoin", table: SeriesTable) -> None:
         """Goes on with the periods that another join learned of the groups that both have."""

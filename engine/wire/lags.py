@@ -70,7 +70,7 @@ def merge_lags(lag: F64, last: F64, period: F64, slots: int = 1) -> tuple[F64, F
     known = np.where(weight, lag, np.nan)
     votes = _polish(known, place, slots)
     is_mesh = _is_mesh(weight, slots)
-    place = np.where(is_mesh[:, None] & ~np.isnan(place), nan_median(np.moveaxis(votes, 1, 2)), place)
+    place = np.where(is_mesh[:, None] & ~np.isnan(place), _low_median(np.moveaxis(votes, 1, 2)), place)
     partial = ~is_mesh & (weight.sum(axis=2) == 2).any(axis=1) & ((~np.isnan(place)).sum(axis=1) > 2)
     merged = np.where(partial[:, None], _recut_circle(place, period), place)
     merged = merged - np.fmin.reduce(merged, axis=1, keepdims=True)
@@ -90,8 +90,15 @@ def _polish(lag: F64, place: F64, slots: int) -> F64:
         offset = nan_median(lag - place[:, None])
         by_node = (lag - offset[..., None]).reshape(groups, receivers // slots, slots, senders)
         votes = nan_median(np.moveaxis(by_node, 2, 3))
-        place = nan_median(np.moveaxis(votes, 1, 2))
+        place = _low_median(np.moveaxis(votes, 1, 2))
     return votes
+
+
+def _low_median(values: F64) -> F64:
+    """Returns the median over the last axis, of an even number the lower one: of two nodes both have to hear a lag."""
+    known = (~np.isnan(values)).sum(axis=-1, keepdims=True)
+    middle = np.maximum(known - 1, 0) // 2
+    return np.asarray(np.take_along_axis(np.sort(values, axis=-1), middle, -1)[..., 0])
 
 
 def _is_mesh(weight: Mask, slots: int) -> Mask:
