@@ -118,7 +118,11 @@ def test_the_configs_in_kubernetes_are_good_and_meet_their_pods(tmp_path, monkey
     assert container["livenessProbe"]["httpGet"]["port"] == AgentConfig.listen[1] == agent.listen[1]
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     assert {f"{agent.root}/proc", f"{agent.root}/sys"} <= set(mounts)
-    assert agent.controllers[0].token_file.startswith(f"{mounts[1]}/")
+    assert {agent.controllers[0].token_file, agent.controllers[0].ca_file} <= set(mounts)
+    (own,) = (one for one in container["volumeMounts"] if one["mountPath"] == agent.controllers[0].token_file)
+    assert own["subPathExpr"] == "$(NODE_NAME)", "a pod sees the token of its node only"
+    assert found.agent_secret is not None
+    assert all(token.name != config.ANY_NODE for token in found.tokens)
     assert [each["name"] for each in container["env"]] == ["NODE_NAME"]
 
 
@@ -249,6 +253,7 @@ def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
     for name in ("ann", "grafana", "n0"):
         (tmp_path / f"{name}.token").write_text(f"{name}-0123456789abcdef")
     (tmp_path / "link.key").write_text("a-key-of-at-least-thirty-two-characters")
+    (tmp_path / "agents.secret").write_text("agents-0123456789abcdef-0123456789abcdef")
     monkeypatch.setenv("OPS_TOKEN", "ops-0123456789abcdef")
     (tmp_path / "topology.yaml").write_text(
         "version: 1\nnodes: [{name: n0, rack: a1}]\ngroups: [{name: job7, kind: data-parallel, members: [n0]}]\n"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 
+from skewscope.adapters.config import agent_tokens
+from skewscope.adapters.config.secret import MAX_LENGTH
 from skewscope.adapters.controller.config import ANY_NODE, ROLES, ApiToken, ControllerConfig
 
 AGENT = "agent"
@@ -47,7 +49,7 @@ class AccessControl:
         # Found by a keyed digest: the duration of a look-up reveals nothing about the tokens.
         self._key = secrets.token_bytes(32)
         self._tokens = {self._digest(token.secret.text): token for token in config.tokens}
-        agents = any(token.role == AGENT for token in config.tokens)
+        agents = config.agent_secret is not None or any(token.role == AGENT for token in config.tokens)
         self._loopback = config.listen.is_loopback
         protected = not self._loopback and not config.listen.unprotected
         self._open_to_agents = not agents and not protected and config.anonymous != "none"
@@ -64,6 +66,8 @@ class AccessControl:
         scheme, _, text = authorization.partition(" ")
         if authorization:
             token = self._tokens.get(self._digest(text.strip())) if scheme.lower() == "bearer" else None
+            if token is None and scheme.lower() == "bearer" and (node := self._find_node(text.strip())):
+                return Caller(node, AGENT, node)
             if token is None or not hmac.compare_digest(text.strip().encode(), token.secret.text.encode()):
                 raise DeniedError("unknown token", known=False)
             return _caller_of(token)
@@ -81,6 +85,12 @@ class AccessControl:
             raise DeniedError(f"no certificate may have the name {name!r}", known=False)
         role = self._config.certificate_roles.get(name)
         return Caller(name, role) if role else Caller(name, AGENT, name)
+
+    def _find_node(self, token: str) -> str:
+        """Returns the node of the topology whose derived token this is; '' for none."""
+        secret, nodes = self._config.agent_secret, self._config.topology.node
+        node = agent_tokens.find_node(secret, token) if secret is not None and len(token) <= MAX_LENGTH else ""
+        return node if node in nodes else ""
 
     def authorise(self, caller: Caller, role: str, *, agents: bool = False) -> None:
         """Checks that a caller has a role; `agents` admits agents too.

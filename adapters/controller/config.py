@@ -37,6 +37,8 @@ from skewscope.kb.yamlfile import FieldPath, type_label
 ROLES = ("none", "read", "approve", "admin")
 """Roles; each includes those before it."""
 ANY_NODE = "*"
+LEAST_AGENT_SECRET = 32
+"""Least characters of the secret from which tokens are derived: who guesses it offline has all of them."""
 DAY = 86400.0
 GIB = 1 << 30
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8470
@@ -133,6 +135,8 @@ class ControllerConfig:
     actions: ActionSettings = field(default_factory=ActionSettings)
     fleet: FleetSettings | None = None
     """Shards of a fleet beyond one process; None: this process judges all nodes."""
+    agent_secret: Secret | None = None
+    """From which the token of each node is derived; None: tokens are listed only."""
     speakers: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By group: nodes whose agents may say something of the group and its members."""
     certificate_roles: Mapping[str, str] = field(default_factory=dict)
@@ -200,6 +204,7 @@ def read(path: Path) -> ControllerConfig:
         targets,
         read_actions(fields, cluster, [one.name for one in targets]),
         read_fleet(fields, folder),
+        _parse_agent_secret(fields, folder),
         _parse_speakers(fields, cluster),
         _parse_certificate_roles(fields, cluster),
     )
@@ -478,7 +483,7 @@ def _parse_certificate_roles(fields: FieldReader, cluster: Topology) -> Mapping[
 
 def _parse_agent_tokens(fields: FieldReader, folder: Path, cluster: Topology) -> Iterator[tuple[FieldPath, ApiToken]]:
     if fields.value_at(("agents",)) is not None:
-        fields.check_keys(("agents",), (), ("tokens", "speakers"))
+        fields.check_keys(("agents",), (), ("tokens", "secret", "speakers"))
     for at in fields.item_paths(("agents", "tokens"), MAX_TOKENS):
         if not fields.check_keys(at, ("node",), ("token", "file")):
             continue
@@ -488,6 +493,15 @@ def _parse_agent_tokens(fields: FieldReader, folder: Path, cluster: Topology) ->
             fields.add_problem((*at, "node"), f"an unknown node {node!r}", "a node of the topology, or '*'", hint)
         if (found := read_secret(fields, at, folder)) is not None:
             yield at, ApiToken(node, "agent", found)
+
+
+def _parse_agent_secret(fields: FieldReader, folder: Path) -> Secret | None:
+    """Returns the secret from which the tokens of nodes are derived; None for none."""
+    at: FieldPath = ("agents", "secret")
+    if fields.value_at(at) is None:
+        return None
+    fields.check_keys(at, (), ("token", "file"))
+    return read_secret(fields, at, folder, LEAST_AGENT_SECRET)
 
 
 def _parse_speakers(fields: FieldReader, cluster: Topology) -> Mapping[str, frozenset[str]]:

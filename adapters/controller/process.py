@@ -9,6 +9,7 @@ from pathlib import Path
 
 from skewscope.adapters.controller import config
 from skewscope.adapters.controller.allocation import configure_malloc
+from skewscope.adapters.controller.auth import AGENT
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.server import ControllerApp, create_server, open_socket
 from skewscope.adapters.runtime.blocking_calls import FILES
@@ -51,6 +52,7 @@ async def _serve(path: Path) -> None:
         reloads = _install_signal_handlers(app, path, stop)
         serving = start_job("HTTP server", web.serve([handshake]))
         serving.add_done_callback(lambda _: stop.set())
+        _warn_of_shared_token(settings)
         host, port, *_ = handshake.getsockname()
         log.info("listening on %s port %d", host, port)
         try:
@@ -65,6 +67,14 @@ async def _serve(path: Path) -> None:
             app.close()
         if is_broken:
             raise SkewscopeError("the HTTP server has ended by itself; the log has the reason")
+
+
+def _warn_of_shared_token(settings: config.ControllerConfig) -> None:
+    if any(token.role == AGENT and token.name == config.ANY_NODE for token in settings.tokens):
+        log.warning(
+            "agents.tokens has a token for every node ('*'): who has it can report for each of them; "
+            "agents.secret gives each node its own"
+        )
 
 
 def create_controller(settings: config.ControllerConfig) -> Controller:
@@ -105,5 +115,6 @@ async def _reload(app: ControllerApp, path: Path) -> None:
     app.renew_access()
     controller.is_reloaded = True
     log.info("reloaded")
+    _warn_of_shared_token(settings)
     for what in kept:
         log.warning("%s: changes there take effect after a restart", what)

@@ -1,10 +1,10 @@
-"""The commands of a controller: run it, check its config."""
+"""The commands of a controller: run it, check its config, write the tokens of agents."""
 
 from pathlib import Path
 
 import click
 
-from skewscope.kb.problems import InputError
+from skewscope.kb.problems import InputError, SkewscopeError
 from skewscope.tui.cli.terminal import EXIT_ERROR, SuggestingGroup, print_error
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -59,3 +59,34 @@ def check(path: Path) -> None:
         click.get_current_context().exit(EXIT_ERROR)
     nodes, sources = len(found.topology.nodes), len(found.sources)
     click.echo(f"{path}: valid. {nodes} nodes, {sources} sources, listens on {found.listen.host}:{found.listen.port}.")
+
+
+@config.command("tokens")
+@click.argument("path", type=FILE, metavar="FILE")
+@click.argument("nodes", nargs=-1, metavar="[NODE]...")
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    metavar="FOLDER",
+    help="Where a file is written for each node.",
+)
+def tokens(path: Path, nodes: tuple[str, ...], folder: Path) -> None:
+    """Write the token of each node's agent to a file of its name, derived from `agents.secret` of a config.
+
+    Without NODE, of all nodes of the topology. Exit codes: 0 written, 2 invalid.
+    """
+    from skewscope.adapters.config.agent_tokens import write_tokens  # noqa: PLC0415
+    from skewscope.adapters.controller.config import read_at_start  # noqa: PLC0415
+
+    found = read_at_start(path)
+    unknown = sorted(set(nodes) - found.topology.node.keys())
+    if found.agent_secret is None or unknown:
+        what = f"no node of the topology: {', '.join(unknown)}" if unknown else "the config has no agents.secret"
+        raise SkewscopeError(f"{path}: {what}")
+    try:
+        written = write_tokens(found.agent_secret, nodes or found.topology.node, folder)
+    except OSError as error:
+        raise SkewscopeError(f"{folder}: {error.strerror}") from None
+    click.echo(f"{folder}: the tokens of {len(written)} nodes")
