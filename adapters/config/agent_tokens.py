@@ -1,6 +1,6 @@
 """Tokens of agents that are derived from one secret of the controller: each node has its own, and none is stored.
 
-The token of a node is `NODE.CODE`. The code is an HMAC-SHA256 of the node's name, so the token of one node does not
+The token of a node is its name, a dot, and an HMAC-SHA256 of the name, so the token of one node does not
 help to make that of another one.
 """
 
