@@ -560,3 +560,31 @@ def test_notifications_that_cannot_be_read_are_a_line_in_the_log_and_wait(caplog
     (line,) = caplog.records
     assert line.exc_info is None
     assert "the notifications of messenger wait" in line.getMessage()
+
+
+def test_a_notifier_that_fails_unexpectedly_is_shown_as_down_and_started_again(monkeypatch, caplog):
+    settle, calls = Dispatcher._is_settled, []
+
+    def fail_once(self, *arguments):
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("a bug")
+        return settle(self, *arguments)
+
+    monkeypatch.setattr(Dispatcher, "_is_settled", fail_once)
+
+    async def test(office, clock, mail):
+        messenger = Sends()
+        mail.put(2)
+        office.start(messenger)
+        await until(lambda: calls)
+        await settled()
+        (status,) = office.statuses()
+        assert (status.up, status.trouble) == (False, "unexpected RuntimeError: a bug")
+        await clock.pass_(2.0)
+        await until(lambda: len(messenger.sent) == 2)
+        (status,) = office.statuses()
+        assert (status.up, status.trouble) == (True, "")
+
+    going(test)
+    assert "notifier messenger: failed" in caplog.text
