@@ -6,6 +6,7 @@ kind of change itself and reports it in `owners`.
 
 import asyncio
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ from skewscope.engine.actions.change import (
     MemberState,
     TargetState,
 )
+from skewscope.engine.actions.comparison import MemberLoad
 from skewscope.kb.field_reader import FieldReader, is_finite_number
 from skewscope.kb.yamlfile import FieldPath
 
@@ -143,6 +145,16 @@ class ExternalTarget(NamedTarget):
             for name, each in members.items()
             if isinstance(each, dict) and is_finite_number(each.get("work")) and each["work"] >= 0
         }
+
+    async def read_load(self) -> Mapping[str, MemberLoad]:
+        """Returns the fields `work` and `in_flight` of the members, where the hook gives both."""
+        found: dict[str, MemberLoad] = {}
+        for name, each in (await self._read())["members"].items():
+            values: dict[str, Any] = each if isinstance(each, dict) else {}
+            work, under_way = (values.get(key, math.nan) for key in ("work", "in_flight"))
+            if is_finite_number(work) and is_finite_number(under_way) and 0 <= under_way <= work:
+                found[name] = MemberLoad(float(work - under_way), float(under_way))
+        return found
 
     async def probe(self, member: str) -> float | None:  # noqa: ARG002 - of the protocol
         """Returns None: hooks have no probes."""

@@ -50,6 +50,27 @@ def test_a_member_gets_few_probes_in_a_minute():
     assert asyncio.run(readings.probe(world.router, "r2", ("r0",), T0 + 75))
 
 
+def test_a_member_that_is_out_has_a_probe_also_where_it_does_not_answer():
+    world, action = make()
+    begun = replace(action, started_at=world.t, applied_at=world.t)
+    readings = WitnessReadings(world.coordinator.planner)
+    assert not readings.has_probe("i-1", T0, 5.0)
+
+    def refuse(name):
+        if name == "r2":
+            raise TargetError("r2: no answer")
+        return 0.1
+
+    world.router.probe_seconds = refuse
+    t = world.t + 6
+    found = asyncio.run(readings.probe_in_place(world.router, begun, ("r0", "r1"), t, 5.0))
+    assert found.is_slower
+    assert asyncio.run(readings.probe_in_place(world.router, begun, ("r0", "r1"), t + 1, 5.0)) is None
+    assert readings.has_probe("i-1", t + 60, 5.0)
+    assert not readings.has_probe("i-1", t + 61, 5.0)
+    assert readings.has_probe("i-1", t + 61, 60.0)
+
+
 def test_one_that_does_not_answer_is_slow_and_peers_that_do_not_say_nothing():
     world, action = make()
 

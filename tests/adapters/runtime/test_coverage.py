@@ -46,6 +46,18 @@ def test_a_node_that_is_read_each_second_is_silent_soon():
     assert state(shots[31 + int(SILENT_AFTER)]) == (1, "silent: n1, n2")
 
 
+def test_an_engine_that_is_only_scraped_is_telemetry_of_its_replica():
+    groups = tuple(Group(f"r{n}", "tensor-parallel", (f"n{n}",), front_end=f"n{n}") for n in range(2))
+    table = SeriesTable()
+    key = table.number(SeriesKey("serve.running", "replica", "r0"))
+    with build_runtime(Topology(NODES.nodes, groups), catalogue(), table) as runtime:
+        for now in range(5):
+            runtime.step(T0 + now, Block(np.array([T0 + now]), np.array([key], np.int32), np.array([3.0])))
+        assert runtime.coverage.coverage_by_engine(T0 + 4) == {"r0": 1.0, "r1": 0.0}
+        assert runtime.coverage.coverage_by_engine(T0 + 60) == {"r0": 0.0, "r1": 0.0}
+        assert set(runtime.coverage.coverage_by_node(T0 + 4).values()) == {0.0}
+
+
 def test_missing_telemetry_is_one_sentence_for_each_kind():
     *_, (_, shot) = snapshots(1, 5)
     starts = [text.split(":")[0].split(";")[0] for text in shot.missing]

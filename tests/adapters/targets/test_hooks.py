@@ -21,6 +21,7 @@ from skewscope.adapters.targets.common.settings import TargetSettings
 from skewscope.adapters.targets.exec import ExecSettings
 from skewscope.adapters.targets.webhook import WebhookSettings
 from skewscope.engine.actions.change import ABSENT, DRAIN, EVICT, LIMIT, OURS, Change
+from skewscope.engine.actions.comparison import MemberLoad
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
 from tests.support import acting_hook
@@ -29,7 +30,9 @@ from tests.support.target_contract import run_cycle
 from tests.support.target_traffic import HANGS, scripted_server
 
 CHANGE = Change(DRAIN, "ours", "w0", "a-1", "slow $(reboot)", 5.0)
-MEMBERS = {name: {"serving": True, "weight": 100, "details": {"slot": "3"}, "work": 7} for name in ("w0", "w1")}
+MEMBERS = {
+    name: {"serving": True, "weight": 100, "details": {"slot": "3"}, "work": 7, "in_flight": 2} for name in ("w0", "w1")
+}
 
 
 def settings(timeout: float = 5.0) -> ExternalSettings:
@@ -66,6 +69,7 @@ def test_a_program_makes_and_undoes_a_change(tmp_path):
         state = await target.read_state()
         assert [state.members[name].serving for name in ("w0", "w1")] == [False, True]
         assert await target.read_work() == {"w0": 7.0, "w1": 7.0}
+        assert await target.read_load() == {"w0": MemberLoad(5.0, 2.0), "w1": MemberLoad(5.0, 2.0)}
 
     calls = asyncio.run(run_cycle(target, CHANGE, check))
     assert ['"verb": "apply"' in calls[0], '"verb": "verify"' in calls[1]] == [True, True]
