@@ -7,6 +7,7 @@ through its book, so that a controller that dies in the middle finishes or undoe
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from itertools import islice
@@ -156,6 +157,8 @@ class Coordinator:
         incident = self.view.incidents.get(action.reason.incident)
         if incident is None or action.state != PROPOSED or not action.waiting or self.steps.mode_of(action) != ACT:
             return None
+        if self.view.held_since(incident.id) == -math.inf:
+            return None  # What does not hold at present is no ground to approve anything.
         return self.steps.find_hold(action, incident)
 
     def _list_unsaved(self) -> Iterator[tuple[Action, Action, str]]:

@@ -25,12 +25,13 @@ class UncertaintyCheck:
         return one.rule in self.engine.rules
 
     def present_truth(self, one: Incident) -> list[int] | None:
-        """Returns the present verdict of each item of an incident's rule, where it holds; None where it does not."""
+        """Returns the present verdict of each item of an incident's rule at its place; None where it is not judged."""
         found = next((each for each in self.engine.verdicts if each.rule == one.rule), None)
-        at = [n for n in self._positions_of(one, found) if found.state[n] == YES] if found is not None else []
+        at = self._positions_of(one, found) if found is not None else []
         if found is None or not at:
             return None
-        truth: list[int] = found.evidence_of(at[:1], numbers=False).evidence[:, 0].tolist()
+        best = max(at, key=lambda n: int(found.state[n]))
+        truth: list[int] = found.evidence_of([best], numbers=False).evidence[:, 0].tolist()
         return truth
 
     def verdict(self, one: Incident) -> int:

@@ -149,3 +149,17 @@ def test_unknown_counter_evidence_is_left_to_a_person():
     assert approved.state == APPROVED
     world.run(5)
     assert world.router.drained == {"r2"}
+
+
+def test_a_doubt_is_not_gone_because_the_evidence_does_not_hold_for_a_moment():
+    world = ActingWorld(faults=(ILL,))
+    id_ = f"i-r2-{ILL.start:.0f}"
+    world.judgement = JudgementState(undecided={id_: ("its_prompts_are_longer",)})
+    world.run(80)
+    world.judgement, world.quiet = JudgementState(), frozenset({id_})
+    world.run(5)
+    (action,) = world.coordinator.actions.values()
+    assert action.state == PROPOSED
+    world.quiet = frozenset()
+    world.run(3)
+    assert world.router.drained == {"r2"}

@@ -107,3 +107,10 @@ def test_of_many_diagnoses_the_surest_are_looked_at():
     many = [replace(FIRING, id=f"i-{n}", confidence=0.9 - n / 10_000) for n in range(MAX_ROOTS + 2)]
     found = observer.observe(T0, engine, many, (), UncertaintyCheck(engine))
     assert found.undecided == {f"i-{MAX_ROOTS}": TOO_MANY, f"i-{MAX_ROOTS + 1}": TOO_MANY}
+
+
+def test_counter_evidence_stays_unknown_while_the_rule_does_not_hold():
+    observer, engine = JudgementObserver(), FakeEngine()
+    for engine.state in ([-1, 0], [-1, -1]):
+        engine.truth = [-1, 0]
+        assert watch(observer, engine, 0).undecided == {FIRING.id: ("its_prompts_are_longer",)}
