@@ -354,7 +354,7 @@ class AgentReceiver:
         if table is None:
             table = boot.tables[payload.table] = AgentTable(f"{agent.node}/{payload.table}", agent.node)
         sender, rule = self._sender_of(agent.node, bound=bound), SenderRule(self.topology)
-        known = len(table.keys)
+        is_appointed, known = bool(sender.groups) or sender.is_fleet, len(table.keys)
         if payload.first > known:
             raise UnknownTablesError([payload.table])
         # A repeated announcement must be identical: a number never changes its meaning.
@@ -378,7 +378,7 @@ class AgentReceiver:
             if reason:
                 agent.foreign[reason] += 1
                 agent.foreign_at = self.clock.now()
-            elif sender.groups and natural_sender(key.kind, key.entity, self.topology) != agent.node:
+            elif is_appointed and natural_sender(key.kind, key.entity, self.topology) != agent.node:
                 table.senders[key] = agent.node
             kept = not reason and (self.wanted_signals is None or key.signal in self.wanted_signals)
             # An agent that starts again and again announces what it did before.

@@ -94,11 +94,11 @@ class SenderFinder:
         return tuple(sorted(witnesses)[:MAX_WITNESSES])
 
     def is_hearsay(self, witnesses: Sequence[str], entity: Entity) -> bool:
-        """Returns whether only one node reports something, and that of another node."""
+        """Returns whether only one node hears another one late, and no sender is appointed to report it."""
         if len(witnesses) != 1 or entity.kind not in NODE_BOUND:
             return False
         own = natural_sender(entity.kind, entity.name, self._locality.topology)
-        return witnesses[0] != own and witnesses[0] in self._locality.topology.node
+        return witnesses[0] != own and witnesses[0] in self._supporters(entity)
 
     def is_joined(self, info: RuleInfo) -> bool:
         """Returns whether the evidence of a rule rests on rounds, which further nodes may come to support."""

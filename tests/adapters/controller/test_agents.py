@@ -143,6 +143,15 @@ def test_of_a_group_and_its_other_members_only_its_front_end_or_an_appointed_nod
         assert {key.entity for key in keys if key is not DISCARDED_SERIES} == kept
 
 
+def test_what_an_agent_reports_of_others_names_it_as_the_sender():
+    other, own = SeriesKey("a", "rank", "job:n1"), SeriesKey("a", "rank", "job:n0")
+    for speakers, allowed in (({"job": frozenset({"n0"})}, "n0"), ({}, None)):
+        found = receiver(speakers=speakers)
+        found.topology = Topology(TOPOLOGY.nodes, (Group("job", "data-parallel", ("n0", "n1")),))
+        found.receive(body(SeriesFrame(0, 0, (own, other)), node="n0"), allowed=allowed)
+        assert found.agents["n0"].boots["b"].tables[0].senders == {other: "n0"}
+
+
 LATE = {"wire.onset_lag": 0.02, "wire.onset_lag_p95": 0.025, "wire.last_sender_share": 0.95}
 """What a member shows for which the others wait."""
 
