@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from skewscope.adapters.config.secret import Secret
@@ -35,6 +35,15 @@ class LinkSettings:
     lifetime: float = DEFAULT_LIFETIME
     login: bool = False
     """Whether a decision needs a token of the role `approve` too, whose name it then has."""
+
+
+ActionLink = Callable[[Action, str], str]
+"""Returns where the reader of a notifier decides about an action; '' for nowhere."""
+
+
+def no_link(_action: Action, _notifier: str) -> str:
+    """Returns no address."""
+    return ""
 
 
 class LinkError(Exception):

@@ -1,6 +1,6 @@
 """An action in one sentence, for reports and notifications: both say the same."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from skewscope.engine.actions.action import (
     APPLYING,
@@ -35,12 +35,22 @@ def describe_action(action: Action) -> str:
     return f"{text} (waits: {action.waiting})" if waits else text
 
 
-def describe_actions(actions: Iterable[Action], incident: str) -> tuple[str, ...]:
-    """Returns the actions for an incident, latest first, a sentence each; of many the latest ones."""
+def describe_actions(
+    actions: Iterable[Action], incident: str, link: Callable[[Action], str] = lambda _action: ""
+) -> tuple[str, ...]:
+    """Returns the actions for an incident, latest first, a sentence each; of many the latest ones.
+
+    `link` returns where the reader decides about an action; '' for nowhere.
+    """
     found = sorted((one for one in actions if one.reason.incident == incident), key=lambda one: (-one.created, one.id))
     more = len(found) - MAX_LISTED
-    sentences = tuple(describe_action(one) for one in found[:MAX_LISTED])
+    sentences = tuple(add_link(describe_action(one), link(one)) for one in found[:MAX_LISTED])
     return (*sentences, f"and {more} earlier") if more > 0 else sentences
+
+
+def add_link(text: str, link: str) -> str:
+    """Returns a text with the address at which its reader decides; '' for none."""
+    return f"{text}; decide at {link}" if link else text
 
 
 def describe_news(action: Action, before: str, was_stuck: bool) -> str:

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from skewscope.adapters.actions.acting_rows import FREEZE, SHADOW
 from skewscope.adapters.actions.action_book import STARTING, ActionStoreError
-from skewscope.adapters.actions.approval_links import LinkSettings, make_link
+from skewscope.adapters.actions.approval_links import ActionLink, LinkSettings, make_link, no_link
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.effect import EffectMeter
 from skewscope.adapters.actions.planner import Planner
@@ -39,8 +38,7 @@ class StoreAdapter:
     """Runs a function with the writer of the store in its thread."""
     shared: SharedActions | None = None
     """None for a controller that is alone. What is written there counts; the store keeps a copy and the audit log."""
-    links: Callable[[], LinkSettings | None] = lambda: None
-    """The present settings of links in notifications."""
+    link: ActionLink = no_link
 
     async def save(self, action: Action, t: float, who: str, what: str) -> None:
         """Stores an action durably, with a line of the audit log.
@@ -50,9 +48,7 @@ class StoreAdapter:
         """
         trouble = ""
         try:
-            settings = self.links()
-            link = None if settings is None else partial(make_proposal_link, settings, t)
-            await self.write(lambda writer: writer.write_action(t, who, what, action, link))
+            await self.write(lambda writer: writer.write_action(t, who, what, action, self.link))
         except StoreError as error:
             trouble = str(error)
         if self.shared is not None and not (trouble and action.state in STARTING):

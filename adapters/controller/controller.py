@@ -18,7 +18,7 @@ from typing import ParamSpec, TypeVar
 from skewscope.adapters import notify
 from skewscope.adapters.actions.shared_ledger import SharedLedger
 from skewscope.adapters.controller.action_failover import SharedActions
-from skewscope.adapters.controller.action_service import ActionService, StoreAdapter
+from skewscope.adapters.controller.action_service import ActionService, StoreAdapter, make_proposal_link
 from skewscope.adapters.controller.agent_receiver import SOURCE_NAME, AgentReceiver, AgentSource
 from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
 from skewscope.adapters.controller.election_participant import ControllerParticipant
@@ -44,6 +44,7 @@ from skewscope.adapters.runtime.tasks import record_failure, start_job, wait_for
 from skewscope.adapters.sources import SourceContext, source_kinds
 from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.adapters.sources.common.supervisor import SourceStatus, SourceSupervisor
+from skewscope.engine.actions.action import Action
 from skewscope.engine.engine import TICK_S
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Catalogue
@@ -105,7 +106,7 @@ class Controller:
     def __post_init__(self) -> None:
         self.supervisor = SourceSupervisor(self.clock)
         self.receiver = AgentReceiver(self.config.topology, self.clock, speakers=self.config.speakers)
-        self.reader = StoreReader(self.config.store, lambda: self.is_store_pending)
+        self.reader = StoreReader(self.config.store, lambda: self.is_store_pending, self._make_link)
         self.dispatcher = Dispatcher(self.clock, self.reader.notifications, self._record_delivery)
         self.election = LeaderElection(
             self.config.leader,
@@ -530,7 +531,12 @@ class Controller:
         lock = self.config.leader
         ledger = SharedLedger(lock.path.with_name(f"{lock.path.name}.actions")) if lock is not None else None
         shared = SharedActions(ledger, lambda: self.is_leader) if ledger is not None else None
-        return StoreAdapter(write, shared, lambda: self.config.actions.links)
+        return StoreAdapter(write, shared, self._make_link)
+
+    def _make_link(self, action: Action, notifier: str) -> str:
+        """Returns where the reader of a notifier decides about a proposal; '' for nowhere."""
+        links = self.config.actions.links
+        return "" if links is None else make_proposal_link(links, self.clock.now(), action, notifier)
 
     def _step_actions(self, known: TickResult) -> None:
         self.actions.step(known)

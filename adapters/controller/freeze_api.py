@@ -46,8 +46,8 @@ async def freeze_actions(request: Request, context: "ApiContext") -> Response:
     asked = await _read(request, "seconds", "hold_undos")
     if isinstance(asked, Response):
         return asked
-    coordinator, who = _coordinator(context), caller_of(request).name
-    return await _answer(coordinator, _build_freeze(coordinator, asked, who), who, f"actions frozen: {asked.why}")
+    who, t = caller_of(request).name, context.controller.clock.now()
+    return await _answer(context, _build_freeze(asked, who, t), who, f"actions frozen: {asked.why}")
 
 
 async def thaw_actions(request: Request, context: "ApiContext") -> Response:
@@ -55,7 +55,7 @@ async def thaw_actions(request: Request, context: "ApiContext") -> Response:
     asked = await _read(request)
     if isinstance(asked, Response):
         return asked
-    return await _answer(_coordinator(context), None, caller_of(request).name, f"actions thawed: {asked.why}")
+    return await _answer(context, None, caller_of(request).name, f"actions thawed: {asked.why}")
 
 
 async def undo_actions(request: Request, context: "ApiContext") -> Response:
@@ -63,9 +63,8 @@ async def undo_actions(request: Request, context: "ApiContext") -> Response:
     asked = await _read(request)
     if isinstance(asked, Response):
         return asked
-    coordinator, who = _coordinator(context), caller_of(request).name
-    freeze = _build_freeze(coordinator, asked, who)
-    answer = await _answer(coordinator, freeze, who, f"all actions are taken back: {asked.why}")
+    coordinator, who, t = _coordinator(context), caller_of(request).name, context.controller.clock.now()
+    answer = await _answer(context, _build_freeze(asked, who, t), who, f"all actions are taken back: {asked.why}")
     if answer.status_code != 200:
         return answer
     done, failed = await undo_all(coordinator, who, asked.why)
@@ -73,14 +72,15 @@ async def undo_actions(request: Request, context: "ApiContext") -> Response:
     return JSONResponse(shown)
 
 
-def _build_freeze(coordinator: Coordinator, asked: FreezeRequest, who: str) -> Freeze:
-    t = coordinator.view.t
+def _build_freeze(asked: FreezeRequest, who: str, t: float) -> Freeze:
     return Freeze(t, who, asked.why, t + asked.seconds if asked.seconds else None, asked.holds_undos)
 
 
-async def _answer(coordinator: Coordinator, freeze: Freeze | None, who: str, what: str) -> Response:
+async def _answer(context: "ApiContext", freeze: Freeze | None, who: str, what: str) -> Response:
+    # By the clock, not by the last tick: there may have been none yet.
+    coordinator, t = _coordinator(context), context.controller.clock.now()
     try:
-        trouble = await set_freeze(coordinator, freeze, AuditNote(coordinator.view.t, who, what))
+        trouble = await set_freeze(coordinator, freeze, AuditNote(t, who, what))
     except ActionRequestError as error:
         return error_response(409, str(error))
     warning = f"it holds until a restart only, as it could not be stored: {trouble}" if trouble else ""

@@ -8,12 +8,13 @@ import itertools
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from skewscope.adapters.actions import ledger
-from skewscope.adapters.actions.summary import describe_news
+from skewscope.adapters.actions.approval_links import ActionLink, no_link
+from skewscope.adapters.actions.summary import add_link, describe_news
 from skewscope.adapters.controller import audit
 from skewscope.adapters.controller.store import IncidentEvent, Store
 from skewscope.adapters.controller.store_place import StoreError
@@ -32,14 +33,6 @@ AuditEntry = tuple[float, str, str, Mapping[str, Any]]
 """An audit line: time, actor, action, data."""
 
 log = logging.getLogger(__name__)
-
-
-ActionLink = Callable[[Action, str], str]
-"""Returns where the reader of a notifier decides about an action; '' for nowhere."""
-
-
-def _add_link(update: IncidentUpdate, link: str) -> IncidentUpdate:
-    return update._replace(why=f"{update.why}; or decide at {link}") if link else update
 
 
 @dataclass
@@ -72,7 +65,7 @@ class StoreWriter:
             (t, notifier, payload) for notifier, payload in self.outbox.collect_updates(t, incidents, hidden)
         )
 
-    def write_action(self, t: float, who: str, what: str, action: Action, link: ActionLink | None = None) -> None:
+    def write_action(self, t: float, who: str, what: str, action: Action, link: ActionLink = no_link) -> None:
         """Writes an action, with notifications of its new state; `link` gives the reader of each where to decide.
 
         Raises:
@@ -86,7 +79,8 @@ class StoreWriter:
                 news = ActionNews(action.id, action.reason.incident, text, not action.is_live)
                 news_of = self.outbox.collect_action_news(connection, t, news)
                 for at, name, update in news_of:
-                    found.append((at, name, _add_link(update, link(action, name) if link else "")))
+                    why = add_link(update.why, link(action, name))
+                    found.append((at, name, update._replace(why=why)))
                 self.outbox.write(connection, found)
 
         self.store.write_action(t, who, what, action, write_news)

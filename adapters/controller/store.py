@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from skewscope.adapters.actions import acting_rows, ledger
+from skewscope.adapters.actions.approval_links import ActionLink, no_link
 from skewscope.adapters.actions.summary import describe_actions
 from skewscope.adapters.controller import agent_registry, audit
 from skewscope.adapters.controller.audit_head import AuditHead, read_head, write_head
@@ -450,6 +451,7 @@ class StoreReader:
     path: Path
     is_pending: Callable[[], bool] = lambda: False
     """Whether the file may not be there yet, or not be complete, as its disk has no room: it reads as empty then."""
+    link: ActionLink = no_link
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:
@@ -531,7 +533,13 @@ class StoreReader:
         """Returns the pending notifications of a notifier after a number, oldest first."""
         with self.connect() as connection:
             found = outbox.load_notifications(connection, notifier, after, most)
-            return [one._replace(actions=_describe_actions(connection, one.update.incident.id)) for one in found]
+            return [one._replace(actions=self._describe_actions(connection, one, notifier)) for one in found]
+
+    def _describe_actions(self, connection: sqlite3.Connection, one: Notification, notifier: str) -> tuple[str, ...]:
+        """Returns what is being done and was done about an incident, as notifications say it."""
+        incident = one.update.incident.id
+        actions = ledger.find_actions_of(connection, incident, MAX_DESCRIBED)
+        return describe_actions(actions, incident, lambda action: self.link(action, notifier))
 
     def events(self, after: int, most: int = MAX_EVENTS) -> list[IncidentEvent]:
         """Returns the events after an event, in order."""
@@ -593,8 +601,3 @@ def _write_event(connection: sqlite3.Connection, change: IncidentChange) -> Inci
     cursor = connection.execute("INSERT INTO history (incident, t, what) VALUES (?, ?, ?)", row)
     assert cursor.lastrowid is not None
     return IncidentEvent(cursor.lastrowid, *row)
-
-
-def _describe_actions(connection: sqlite3.Connection, incident: str) -> tuple[str, ...]:
-    """Returns what is being done and was done about an incident, as notifications say it."""
-    return describe_actions(ledger.find_actions_of(connection, incident, MAX_DESCRIBED), incident)

@@ -57,6 +57,8 @@ def format_outcome(action: Action) -> str:
     """Returns what became of an action in a few words: what it waits for, whether it helped, how much came back."""
     if action.stuck:
         return "undo fails"
+    if action.approvers and action.state == states.PROPOSED:
+        return action.waiting.partition(",")[0]
     if (back := action.measurement.recovery) is not None and (action.outcome or action.is_in_place):
         return f"{action.outcome or 'gained'} {format_percent(back)}".strip()
     if action.outcome:

@@ -90,7 +90,8 @@ def request_change(handler, body, action=STORED[0], *, is_leader=True):
     coordinator.resume([action], T0 + 40)
     incident = replace(INCIDENT, id=action.reason.incident, state="firing")
     coordinator.view.update(T0 + 40, [incident])
-    controller = SimpleNamespace(actions=SimpleNamespace(coordinator=coordinator), is_leader=is_leader)
+    clock = SimpleNamespace(now=lambda: T0 + 40)
+    controller = SimpleNamespace(actions=SimpleNamespace(coordinator=coordinator), is_leader=is_leader, clock=clock)
 
     async def receive():
         return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}

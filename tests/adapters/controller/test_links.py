@@ -14,7 +14,7 @@ from skewscope.adapters.controller import link_api
 from skewscope.adapters.controller.action_service import make_proposal_link
 from skewscope.adapters.controller.config import ApiToken, ControllerConfig
 from skewscope.adapters.controller.persistence import StoreWriter
-from skewscope.adapters.controller.store import Store
+from skewscope.adapters.controller.store import Store, StoreReader
 from skewscope.adapters.notify.base import NotificationScope
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.engine.actions.action import APPROVED, PROPOSED, REFUSED
@@ -169,5 +169,10 @@ def test_only_recipients_get_a_link_and_only_for_proposals(tmp_path):
     writer.write_action(T0 + 200, "planner", "x", site.action, lambda action, name: make_link(LINKS, action, name, T0))
     with store.transaction() as connection:
         found = dict(connection.execute("SELECT teller, why FROM letters WHERE what = 'acted'"))
-    assert f"; or decide at https://ops.example/act/{site.action.id}?t=" in found["chat"]
+    assert f"; decide at https://ops.example/act/{site.action.id}?t=" in found["chat"]
     assert "https://" not in found["other"]
+    # A message about the incident itself, which may come later than the proposal, has the link too.
+    reader = StoreReader(tmp_path / "store.db", link=lambda action, name: make_link(LINKS, action, name, T0))
+    (opened, *_), (plain, *_) = (reader.notifications(name, 0, 9) for name in ("chat", "other"))
+    assert f"drain r2 at router: proposed; decide at https://ops.example/act/{site.action.id}?t=" in opened.actions[0]
+    assert plain.actions == ("drain r2 at router: proposed",)
