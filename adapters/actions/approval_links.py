@@ -87,7 +87,8 @@ def read_link(settings: LinkSettings, text: str, t: float) -> LinkClaim:
     Raises:
         LinkError: it is not ours, or its time is over.
     """
-    signed, _, signature = text[:MAX_TEXT].partition(".")
+    # A program that makes addresses clickable may take the end of the sentence with it.
+    signed, _, signature = text[:MAX_TEXT].rstrip(".,;").partition(".")
     if not hmac.compare_digest(_sign(settings, signed).encode(), signature.encode("utf-8", "replace")):
         raise LinkError(403, "this link was not made by this controller")
     try:

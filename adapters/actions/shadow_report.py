@@ -10,6 +10,7 @@ from skewscope.adapters.actions.shadow import (
     IN_TIME,
     NEEDLESS,
     TOO_LATE,
+    UNFINISHED,
     ShadowAct,
     ShadowResult,
 )
@@ -45,6 +46,7 @@ def summary_json(found: ShadowResult) -> dict[str, Any]:
         "asked": found.count(ASKED),
         "blocked": found.count(BLOCKED),
         "acted_upon": found.count(ACTED),
+        "unfinished": found.count(UNFINISHED),
         "blocks": dict(found.blocks),
         "ended_by_itself": len(lasted),
         "median_fault_s": round(median(lasted), 1) if lasted else None,

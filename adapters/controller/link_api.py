@@ -4,7 +4,7 @@ A GET never changes anything: chat programs open links to preview them. The link
 page of somebody else cannot know; pages are neither framed nor cached, and run no script.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -137,16 +137,20 @@ def _plan_parts(action: Action) -> list[str]:
         "verified by": plan.verification,
         "notes": "; ".join(plan.notes),
     }
-    shown = [f"<b>{escape(name)}</b>: {escape(text)}<br>" for name, text in facts.items() if text]
-    out = [f"<p>{''.join(shown)}</p>", "<h2>Calls</h2>", _listing(plan.calls)]
+    out = [_facts(facts), "<h2>Calls</h2>", _listing(plan.calls)]
     return [*out, "<h2>Undo</h2>", _listing(plan.undo_calls)] if plan.undo_calls else out
 
 
 def _evidence_parts(incident: Incident | None) -> list[str]:
     if incident is None:
         return [_paragraph("The incident is over.")]
-    texts = [incident_text.summary_text(incident), incident_text.evidence_text(incident)]
-    return ["<h2>Evidence</h2>", *(_paragraph(text) for text in texts if text)]
+    texts = {
+        "seen": incident_text.seen_text(incident) or incident_text.summary_text(incident),
+        "otherwise": incident_text.otherwise_text(incident),
+        "costs": incident_text.impact_text(incident),
+        "by": incident_text.evidence_text(incident),
+    }
+    return ["<h2>Evidence</h2>", _facts(texts)]
 
 
 def _form(settings: LinkSettings, claim: LinkClaim, text: str) -> str:
@@ -160,6 +164,11 @@ def _form(settings: LinkSettings, claim: LinkClaim, text: str) -> str:
         f'<p><label>Reason<input name="why" required maxlength="{MAX_WHY}"></label></p>'
         '<button name="verb" value="approve">Approve</button><button name="verb" value="refuse">Refuse</button></form>'
     )
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    shown = [f"<b>{escape(name)}</b>: {escape(text)}<br>" for name, text in facts.items() if text]
+    return f"<p>{''.join(shown)}</p>"
 
 
 def _listing(calls: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from skewscope.tui.render.blocks import table_lines
 from skewscope.tui.render.text import Line, line
 
 MAX_SHOWN = 200
-VERDICTS = ("in_time", "needless", "too_late", "asked", "blocked")
+VERDICTS = ("in_time", "needless", "too_late", "asked", "blocked", "acted_upon", "unfinished")
 
 
 def shadow_lines(found: Mapping[str, Any]) -> list[Line]:
@@ -30,12 +30,12 @@ def shadow_lines(found: Mapping[str, Any]) -> list[Line]:
 
 def _sum_lines(found: Mapping[str, Any]) -> list[Line]:
     span = f"{found['days']:.3g} days to {_short(found['until_at'])} UTC"
-    verdicts = " · ".join(f"{name.replace('_', ' ')} {found[name]}" for name in VERDICTS)
+    verdicts = " · ".join(f"{name.replace('_', ' ')} {found[name]}" for name in VERDICTS if found[name])
     out = [
         line(f"shadow run over {span}: nothing was called", "title"),
         line(f"{found['incidents']} incidents, {found['admitted']} sure enough to act upon"),
         line(f"{found['planned']} changes planned, {found['begun']} begun, at most {found['most_in_place']} at a time"),
-        line(f"  {verdicts}"),
+        *([line(f"  {verdicts}")] if verdicts else []),
     ]
     if found["blocks"]:
         blocks = ", ".join(f"{reason} {times}" for reason, times in found["blocks"].items())

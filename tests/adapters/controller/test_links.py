@@ -113,6 +113,7 @@ def test_a_link_counts_for_its_own_action_time_and_key_only():
         "https://x/act/a-1",
     ):
         assert site.open(odd)[0] == 403, odd
+    assert site.open(f"{link}.")[0] == 200
     assert site.open(link.replace(site.action.id, "a-other"))[0] == 404
     site.world.t += LINKS.lifetime + 1
     assert site.open(link, verb="approve", why="x")[0] == 410

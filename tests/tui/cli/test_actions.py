@@ -52,6 +52,8 @@ SHADOW = {
     "too_late": 0,
     "asked": 0,
     "blocked": 0,
+    "acted_upon": 0,
+    "unfinished": 0,
     "blocks": {"share": 2},
     "median_fault_s": 50.0,
     "acts": [
