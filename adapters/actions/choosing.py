@@ -18,7 +18,7 @@ MAX_OPTIONS = 20
 def list_choices(coordinator: Coordinator, incident: Incident) -> tuple[Option, ...]:
     """Returns the changes that could be made for an incident, in the order in which they would be tried."""
     planner = coordinator.planner
-    offers = [TargetOffer(one.name, one.members, one.support) for one in planner.targets.values()]
+    offers = [TargetOffer(each.name, each.members, each.support) for each in planner.targets.values()]
     past = list(coordinator.actions.values())
     return list_options(incident, offers, planner.topology, planner.catalogue, past)[:MAX_OPTIONS]
 
@@ -37,13 +37,15 @@ async def propose_choice(coordinator: Coordinator, incident: str, wanted: str, w
         ActionRequestError: the incident or the change is not to be had, something is planned already, or it could not
             be stored.
     """
-    found = coordinator.view.incidents.get(incident)
-    if found is None:
+    present = coordinator.view.incidents.get(incident)
+    if present is None:
         raise ActionRequestError(f"no incident {incident[:80]!r} at present")
-    live = next((one for one in coordinator.actions.values() if one.is_live and one.reason.incident == incident), None)
+    live = next(
+        (each for each in coordinator.actions.values() if each.is_live and each.reason.incident == incident), None
+    )
     if live is not None:
         raise ActionRequestError(f"{live.id} is {live.state} for it: approve that with another option, or end it first")
-    return await _propose(coordinator, found, wanted, AuditNote(coordinator.view.t, who, why))
+    return await _propose(coordinator, present, wanted, AuditNote(coordinator.view.t, who, why))
 
 
 async def approve_choice(coordinator: Coordinator, id_: str, wanted: str, who: str, why: str) -> Action:

@@ -34,15 +34,15 @@ async def undo_all(coordinator: Coordinator, who: str, why: str) -> tuple[list[A
     """
     done: list[Action] = []
     failed: list[str] = []
-    for one in list(coordinator.actions.values()):
-        if one.state in (PROPOSED, APPROVED):
+    for each in list(coordinator.actions.values()):
+        if each.state in (PROPOSED, APPROVED):
             ask = coordinator.refuse
-        elif one.state in (APPLYING, APPLIED, VERIFIED):
+        elif each.state in (APPLYING, APPLIED, VERIFIED):
             ask = coordinator.undo
         else:
             continue
         try:
-            done.append(await ask(one.id, who, why))
+            done.append(await ask(each.id, who, why))
         except ActionRequestError as error:
-            failed.append(f"{one.id}: {error}")
+            failed.append(f"{each.id}: {error}")
     return done, failed

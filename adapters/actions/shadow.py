@@ -22,7 +22,6 @@ from skewscope.engine.actions.action import (
     APPLYING,
     APPROVED,
     EXPIRED,
-    PROPOSED,
     UNDOING,
     Action,
     Measurement,
@@ -71,7 +70,7 @@ class ShadowAct:
     verdict: str
     """One of VERDICTS."""
     fault_ended: float | None
-    """When its incident ended in the data; None where it did not."""
+    """When its incident ended by itself in the data; None where it did not, or where something was really changed."""
     waits: tuple[str, ...]
     """What limits said before it began, one sentence each."""
     in_place_then: int
@@ -96,7 +95,7 @@ class ShadowResult:
 
     def count(self, verdict: str) -> int:
         """Returns the number of changes with a verdict."""
-        return sum(one.verdict == verdict for one in self.acts)
+        return sum(each.verdict == verdict for each in self.acts)
 
 
 class _NoStore:
@@ -129,33 +128,33 @@ class ShadowRun:
 
     def __post_init__(self) -> None:
         settings = replace(self.settings, mode=ACT, modes=())
-        planner = Planner(self.topology, self.catalogue, {one.name: one for one in self.targets})
+        planner = Planner(self.topology, self.catalogue, {each.name: each for each in self.targets})
         self.coordinator = Coordinator(settings, planner, _NoStore(), _assume, self._jobs.append)
 
     @property
     def is_live(self) -> bool:
         """Whether any action may still change something."""
-        return any(one.is_live for one in self.coordinator.actions.values())
+        return any(each.is_live for each in self.coordinator.actions.values())
 
     @property
     def is_calm(self) -> bool:
         """Whether no action is under way that goes on within seconds."""
         quick = (APPROVED, APPLYING, APPLIED, UNDOING)
-        return not any(one.state in quick and not one.waiting for one in self.coordinator.actions.values())
+        return not any(each.state in quick and not each.waiting for each in self.coordinator.actions.values())
 
     async def step(self, t: float, incidents: Sequence[Incident]) -> None:
         """Lets a moment pass."""
         actions = self.coordinator.actions
-        firing = {one.id for one in incidents if one.state == "firing"}
-        for one in incidents:
-            self.ended[one.id] = None if one.id in firing else one.resolved_at
-        self._admitted |= {one.id for one in incidents if self.settings.admits(one)}
-        held = [one for one in actions.values() if one.is_in_place and one.reason.incident in firing]
-        ill = self._list_ill(one for one in incidents if one.id in firing & self._admitted)
+        firing = {each.id for each in incidents if each.state == "firing"}
+        for each in incidents:
+            self.ended[each.id] = None if each.id in firing else each.resolved_at
+        self._admitted |= {each.id for each in incidents if self.settings.admits(each)}
+        held = [each for each in actions.values() if each.is_in_place and each.reason.incident in firing]
+        ill = self._list_ill(each for each in incidents if each.id in firing & self._admitted)
         for target in self.targets:
             target.faulty = frozenset(member for entity, member in target.members.items() if entity in ill)
         # What is changed does no usual work any more, so its rule cannot be judged.
-        unknown = frozenset(one.reason.incident for one in held)
+        unknown = frozenset(each.reason.incident for each in held)
         self.coordinator.step(t, incidents, JudgementState(unknown, quiet=unknown))
         while self._jobs:
             await self._jobs.pop(0)()
@@ -165,31 +164,34 @@ class ShadowRun:
         """Returns the entities that some incidents are about, with their nodes and replicas."""
         topology = self.topology
         return frozenset().union(
-            *({one.name, *find_nodes(one.name, topology), *find_replicas(one.name, topology)} for one in incidents)
+            *({each.name, *find_nodes(each.name, topology), *find_replicas(each.name, topology)} for each in incidents)
         )
 
     def build_result(self, since: float, until: float) -> ShadowResult:
         """Returns what was done so far."""
-        actions = sorted(self.seen.values(), key=lambda one: (one.created, one.id))
-        acts = tuple(self._judge(one, actions) for one in actions[:MAX_ACTS])
+        actions = sorted(self.seen.values(), key=lambda each: (each.created, each.id))
+        acts = tuple(self._judge(each, actions) for each in actions[:MAX_ACTS])
         blocks = tuple(sorted(self.coordinator.book.counts.blocks.items()))
         return ShadowResult(since, until, len(self.ended), len(self._admitted), acts, blocks)
 
     def _judge(self, action: Action, actions: Sequence[Action]) -> ShadowAct:
         ended, begun = self.ended.get(action.reason.incident), action.started_at
         waits = tuple(what.removeprefix("waits: ") for _, what in action.history if what.startswith("waits: "))
-        others = [one for one in actions if begun is not None and one.started_at is not None and one.id != action.id]
-        here = [one for one in others if begun is not None and _is_in_place_at(one, begun)]
-        recent = [one for one in others if begun is not None and begun - HOUR < (one.started_at or 0.0) <= begun]
-        verdict = ACTED if action.reason.incident in self.acted else _find_verdict(action, ended)
-        return ShadowAct(action, verdict, ended, waits, len(here), len(recent))
+        others = [
+            each for each in actions if begun is not None and each.started_at is not None and each.id != action.id
+        ]
+        here = [each for each in others if begun is not None and _is_in_place_at(each, begun)]
+        recent = [each for each in others if begun is not None and begun - HOUR < (each.started_at or 0.0) <= begun]
+        acted, verdict = action.reason.incident in self.acted, _find_verdict(action, ended)
+        verdict = ACTED if acted and verdict != ASKED else verdict
+        return ShadowAct(action, verdict, None if acted else ended, waits, len(here), len(recent))
 
 
 def build_run(
     settings: ActionSettings, topology: Topology, catalogue: Catalogue, targets: Iterable[Target]
 ) -> ShadowRun:
     """Returns a run over the stand-ins of targets."""
-    return ShadowRun(settings, topology, catalogue, tuple(build_shadow(one) for one in targets))
+    return ShadowRun(settings, topology, catalogue, tuple(build_shadow(each) for each in targets))
 
 
 def _assume(_action: Action, _t: float) -> Measurement:
@@ -205,7 +207,7 @@ def _find_verdict(action: Action, fault_ended: float | None) -> str:
         if fault_ended is None:
             return IN_TIME if action.ended_at is not None else UNFINISHED
         return NEEDLESS if fault_ended - action.started_at <= NEEDLESS_S else IN_TIME
-    if action.state == PROPOSED or action.ending.startswith("nobody approved"):
+    if action.approved_at is None:
         return ASKED
     if action.state == EXPIRED and fault_ended is not None and fault_ended <= (action.ended_at or fault_ended):
         return TOO_LATE
@@ -224,31 +226,31 @@ class _Timeline:
         """Returns the incidents that fire at a time, and those that ended a short while ago."""
         while self.waiting and self.waiting[-1].opened_at <= t:
             self.present.append(self.waiting.pop())
-        self.present = [one for one in self.present if one.resolved_at is None or t - one.resolved_at < KEPT_S]
-        return [self._at(one, t) for one in self.present]
+        self.present = [each for each in self.present if each.resolved_at is None or t - each.resolved_at < KEPT_S]
+        return [self._show_at(each, t) for each in self.present]
 
     @staticmethod
-    def _at(one: Incident, t: float) -> Incident:
-        fires = one.resolved_at is None or one.resolved_at > t
-        return replace(one, state="firing", resolved_at=None) if fires else one
+    def _show_at(incident: Incident, t: float) -> Incident:
+        fires = incident.resolved_at is None or incident.resolved_at > t
+        return replace(incident, state="firing", resolved_at=None) if fires else incident
 
     def next_edge(self, t: float) -> float:
         """Returns when the next incident opens or ends; infinity where none does."""
-        ends = [one.resolved_at for one in self.present if one.resolved_at is not None and one.resolved_at > t]
-        return min([*ends, *(one.opened_at for one in self.waiting[-1:])], default=math.inf)
+        ends = [each.resolved_at for each in self.present if each.resolved_at is not None and each.resolved_at > t]
+        return min([*ends, *(each.opened_at for each in self.waiting[-1:])], default=math.inf)
 
 
 async def run_over_incidents(run: ShadowRun, incidents: Iterable[Incident], since: float, until: float) -> ShadowResult:
     """Returns what acting would have done about stored incidents between two times."""
-    mine = [one for one in incidents if one.opened_at <= until and (one.resolved_at or until) >= since]
-    timeline = _Timeline(sorted(mine, key=lambda one: (-one.opened_at, one.id)))
+    mine = [each for each in incidents if each.opened_at <= until and (each.resolved_at or until) >= since]
+    timeline = _Timeline(sorted(mine, key=lambda each: (-each.opened_at, each.id)))
     t = since
     for steps in itertools.count(1):
         present = timeline.advance(t)
         await run.step(t, present)
         if steps % YIELD_STEPS == 0:
             await asyncio.sleep(0)
-        busy = any(one.state == "firing" for one in present) or run.is_live
+        busy = any(each.state == "firing" for each in present) or run.is_live
         pace = math.inf if not busy else SLOW_STEP if run.is_calm else FAST_STEP
         t = min(t + pace, timeline.next_edge(t))
         if t > until:

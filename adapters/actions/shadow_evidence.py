@@ -25,5 +25,5 @@ def find_unproven_targets(
     """Returns the targets that may act and are in no shadow run over enough days; none where that is acknowledged."""
     if settings.no_shadow_evidence:
         return []
-    seen = {name for one in evidence if one["days"] >= settings.shadow_days for name in one["targets"]}
+    seen = {name for each in evidence if each["days"] >= settings.shadow_days for name in each["targets"]}
     return [name for name in list_acting_targets(settings, targets) if name not in seen]

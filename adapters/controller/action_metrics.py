@@ -29,19 +29,19 @@ def metric_families(coordinator: Coordinator) -> Iterator[Family]:
     yield "skewscope_actions_frozen", "gauge", "Whether nothing new begins, as a person froze it.", [({}, frozen)]
     is_open = find_breaker_end(actions, limits, t) is not None
     yield "skewscope_action_breaker_open", "gauge", "Whether nothing new begins after failures.", [({}, is_open)]
-    for name, meaning, label, known, found in (
+    for name, meaning, label, known, result in (
         ("entered", "Actions that came into a state.", "state", (*LIVE_STATES, *FINAL_STATES), counts.entered),
         ("judged", "Actions whose effect was judged.", "outcome", (HELPED, NOT_HELPED, UNPROVEN), counts.outcomes),
         ("blocked", "Waits of approved actions.", "reason", (*BLOCK_REASONS, FREEZE, TARGET), counts.blocks),
     ):
-        yield f"skewscope_actions_{name}_total", "counter", meaning, [({label: each}, found[each]) for each in known]
+        yield f"skewscope_actions_{name}_total", "counter", meaning, [({label: each}, result[each]) for each in known]
 
 
 def _present_families(actions: list[Action], t: float) -> Iterator[Family]:
-    states = Counter(one.state for one in actions)
-    proposals = [t - one.created for one in actions if one.state == PROPOSED]
-    yield "skewscope_actions", "gauge", "Actions by state.", [({"state": one}, states[one]) for one in LIVE_STATES]
-    stuck = [one for one in actions if one.is_live and one.stuck]
+    states = Counter(item.state for item in actions)
+    proposals = [t - item.created for item in actions if item.state == PROPOSED]
+    yield "skewscope_actions", "gauge", "Actions by state.", [({"state": item}, states[item]) for item in LIVE_STATES]
+    stuck = [item for item in actions if item.is_live and item.stuck]
     yield "skewscope_actions_stuck", "gauge", "Actions that need a person, such as a failing undo.", [({}, len(stuck))]
     yield (
         *("skewscope_action_oldest_proposal_seconds", "gauge", "Age of the proposal that waits longest; 0 for none."),

@@ -68,7 +68,7 @@ async def undo_actions(request: Request, context: "ApiContext") -> Response:
     if answer.status_code != 200:
         return answer
     done, failed = await undo_all(coordinator, who, asked.why)
-    shown = {"freeze": show_freeze(coordinator), "actions": [action_to_json(one) for one in done], "failed": failed}
+    shown = {"freeze": show_freeze(coordinator), "actions": [action_to_json(each) for each in done], "failed": failed}
     return JSONResponse(shown)
 
 
@@ -104,17 +104,17 @@ def _parse(body: str, optional: tuple[str, ...]) -> FreezeRequest:
     fields = FieldReader(yamlfile.parse(body, "request"))
     fields.check_keys((), ("why",), optional)
     why = fields.required_text(("why",))[:MAX_WHY]
-    found = FreezeRequest(
+    result = FreezeRequest(
         why,
         read_number(fields, ("seconds",), 0.0, (1.0, MAX_SECONDS)),
         read_bool(fields, ("hold_undos",)),
     )
-    if found.holds_undos and not found.seconds and not fields.problems:
+    if result.holds_undos and not result.seconds and not fields.problems:
         hint = "A change that is never taken back would outlast its time to live."
         fields.add_problem(("hold_undos",), "undos held without an end", "`seconds` beside it", hint)
     if fields.problems:
         raise InputError(fields.problems)
-    return found
+    return result
 
 
 def _coordinator(context: "ApiContext") -> Coordinator:

@@ -119,10 +119,10 @@ async def _read_form(request: Request) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise BadBodyError(415, f"Content-Type: {FORM} is required")
     try:
-        found = parse_qs(await read_text(request), max_num_fields=MAX_FIELDS)
+        result = parse_qs(await read_text(request), max_num_fields=MAX_FIELDS)
     except ValueError:
         raise BadBodyError(400, "a form that cannot be read") from None
-    return {name: values[0] for name, values in found.items()}
+    return {name: values[0] for name, values in result.items()}
 
 
 def _plan_parts(action: Action) -> list[str]:

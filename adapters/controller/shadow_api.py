@@ -51,16 +51,20 @@ async def start_run(request: Request, context: "ApiContext") -> Response:
         planner = coordinator.planner
         run = build_run(coordinator.settings, planner.topology, planner.catalogue, planner.targets.values())
         try:
-            found = await WORK.run(run_over_store, run, context.reader, until - seconds, until)
+            result = await WORK.run(run_over_store, run, context.reader, until - seconds, until)
         except TimeoutError:
             return error_response(504, f"it took more than {RUN_TIMEOUT:g} s: ask for a shorter time")
-        summary = summary_json(found) | {"targets": sorted(planner.targets)}
+        summary = summary_json(result) | {"targets": sorted(planner.targets)}
         warning = ""
         try:
             await service.add_evidence(summary, until, caller_of(request).name)
         except ActionStoreError as error:
             warning = f"it could not be stored as evidence: {error}"
-    answer: dict[str, Any] = {**summary, "acts": [act_json(one) for one in found.acts[-MAX_SENT:]], "warning": warning}
+    answer: dict[str, Any] = {
+        **summary,
+        "acts": [act_json(each) for each in result.acts[-MAX_SENT:]],
+        "warning": warning,
+    }
     return JSONResponse(answer)
 
 

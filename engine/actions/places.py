@@ -64,11 +64,11 @@ class PlaceCheck:
         for limit in self.limits:
             if not self.find_overlap(action, limit):
                 continue
-            here = [one for one in known if self.find_overlap(one, limit)]
-            in_place = sum(one.is_in_place for one in here)
+            here = [each for each in known if self.find_overlap(each, limit)]
+            in_place = sum(each.is_in_place for each in here)
             if limit.at_once is not None and in_place >= limit.at_once:
                 yield f"{in_place} changes are in place in {limit}, {limit.at_once} are allowed"
-            begun = sum(one.started_at is not None and t - HOUR < one.started_at <= t for one in here)
+            begun = sum(each.started_at is not None and t - HOUR < each.started_at <= t for each in here)
             if limit.per_hour is not None and begun >= limit.per_hour:
                 yield f"{begun} changes within an hour in {limit}, {limit.per_hour} are allowed"
 
@@ -78,7 +78,7 @@ class PlaceCheck:
             mine = self.find_overlap(action, limit)
             if limit.share is None or not mine:
                 continue
-            touched = mine.union(*(self.find_overlap(one, limit) for one in holding))
+            touched = mine.union(*(self.find_overlap(each, limit) for each in holding))
             total = len(find_parts(limit, self.topology))
             allowed = max(int(limit.share * total + 1e-9), len(mine))
             if len(touched) > allowed:

@@ -37,16 +37,16 @@ def shadow(
     if path is None and recording is not None:
         raise click.UsageError("A recording needs --config: it names the targets and the limits.")
     if path is None:
-        found = ask_controller(controller, "POST", SHADOW_PATH, {"seconds": seconds})
+        result = ask_controller(controller, "POST", SHADOW_PATH, {"seconds": seconds})
     else:
-        found = _run_here(path, recording, seconds)
+        result = _run_here(path, recording, seconds)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
     from skewscope.tui.render.shadow import shadow_lines  # noqa: PLC0415
 
     try:
-        lines = shadow_lines(found)
+        lines = shadow_lines(result)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SkewscopeError(f"The controller's answer cannot be read: {str(error)[:200]}.") from None
     print_lines(lines, wrapped=True)
@@ -67,7 +67,7 @@ def _run_here(path: Path, recording: Path | None, seconds: float) -> Any:
     from skewscope.kb.loader import catalogue  # noqa: PLC0415
 
     config = read(path)
-    targets = [target_kinds()[one.kind].build(one.settings) for one in config.targets]
+    targets = [target_kinds()[each.kind].build(each.settings) for each in config.targets]
     run = build_run(config.actions, config.topology, catalogue(), targets)
     if recording is None:
         until = time.time()
@@ -76,5 +76,5 @@ def _run_here(path: Path, recording: Path | None, seconds: float) -> Any:
         played = replay(recording, progress=progress_bar("act shadow", wanted=True), keep_snapshots=True)
     finally:
         clear_progress(wanted=True)
-    moments = [(one.time, one.incidents) for one in played.snapshots]
+    moments = [(each.time, each.incidents) for each in played.snapshots]
     return report_json(asyncio.run(run_over_moments(run, moments)))

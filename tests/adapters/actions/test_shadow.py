@@ -77,6 +77,15 @@ def test_many_changes_never_trip_the_breaker_and_nothing_is_called():
     assert world.router.lines == []
 
 
+def test_what_a_person_would_have_been_asked_for_is_neither_late_nor_blocked():
+    world = ActingWorld()
+    run = build_run(OBSERVE, world.topology, catalogue(), [world.router])
+    doubtful = [replace(each, witnesses=("r2",)) for each in past(LONG)]
+    found = asyncio.run(run_over_incidents(run, doubtful, T0, T0 + 7200))
+    assert [act.verdict for act in found.acts] == ["asked"]
+    assert report_json(found)["ended_by_itself"] == 1
+
+
 def test_a_real_change_says_nothing_of_a_fault_by_itself():
     found = shadow(LONG, acted=[past(LONG)[0].id])
     assert found.acts[0].verdict == "acted upon"

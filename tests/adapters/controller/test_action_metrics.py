@@ -65,6 +65,6 @@ def test_an_undo_that_fails_and_an_open_breaker():
     world.run(420)
     assert metrics(world)["skewscope_actions_stuck"] == 1
     wrong = tuple(SimulatedFault(f"r{n}", T0 + 60 + 1000 * n, T0 + 900 + 1000 * n, 1.0) for n in range(3))
-    world = ActingWorld(faults=wrong, settings=ACT)
+    world = ActingWorld(faults=wrong, settings=ACT, has_probe=False)
     world.run(3000)
     assert metrics(world)["skewscope_action_breaker_open"] == 1
