@@ -110,7 +110,13 @@ class Controller:
         self.dispatcher = Dispatcher(self.clock, self.reader.notifications, self._record_delivery)
         self.election = LeaderElection(
             self.config.leader,
-            ControllerParticipant(self.dispatcher, self.clock, self.seconds_since_tick, self._audit_leadership),
+            ControllerParticipant(
+                self.dispatcher,
+                self.clock,
+                self.seconds_since_tick,
+                lambda: self.tick_stats.duration,
+                self._audit_leadership,
+            ),
         )
         self.dispatcher.is_active = lambda: self.is_leader
         self.dispatcher.publish = self.election.publish

@@ -7,7 +7,11 @@ from skewscope.adapters.notify.dispatcher import Dispatcher
 from skewscope.adapters.runtime.clock import Clock
 
 STALL_TIMEOUT = 10.0
-"""Seconds without a tick after which a controller does not lead."""
+"""Seconds without a tick after which a controller does not lead..."""
+SLOW_TICKS = 2.0
+"""...or this many times as long as its last tick took: where all controllers are slow, one of them still leads..."""
+MAX_STALL_TIMEOUT = 300.0
+"""...but no longer than so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -17,14 +21,17 @@ class ControllerParticipant:
     dispatcher: Dispatcher
     clock: Clock
     seconds_since_tick: Callable[[], float | None]
-    """Seconds since the last tick; None before the first."""
+    """Seconds since the end of the last tick; None before the first."""
+    tick_duration: Callable[[], float]
+    """Seconds that the last tick took."""
     note_leadership: Callable[[bool], Awaitable[None]]
 
     @property
     def is_able(self) -> bool:
         """Returns whether ticks are advancing."""
         passed = self.seconds_since_tick()
-        return passed is not None and passed <= STALL_TIMEOUT
+        patience = min(max(STALL_TIMEOUT, SLOW_TICKS * self.tick_duration()), MAX_STALL_TIMEOUT)
+        return passed is not None and passed <= patience
 
     def progress(self) -> str:
         """Returns its progress as one line."""

@@ -56,6 +56,8 @@ class RestoredIncidents:
     _restored: dict[str, Incident] = field(default_factory=dict)
     """The earlier incident, by the engine's id."""
     _resolved: list[Incident] = field(default_factory=list)
+    _last: dict[str, tuple[Incident, int, Incident]] = field(default_factory=dict)
+    """By the engine's id: an incident, the number of known ids, and the incident with restored identities."""
 
     @classmethod
     def from_incidents(
@@ -102,6 +104,7 @@ class RestoredIncidents:
     def forget_before(self, before: float) -> None:
         """Forgets incidents resolved before a time."""
         self._resolved = [one for one in self._resolved if (one.resolved_at or 0.0) >= before]
+        self._last = {id_: kept for id_, kept in self._last.items() if id_ in self._ids}
 
     def adopt(self, t: float, stored: Iterable[Incident]) -> None:
         """Takes over the open incidents of a store that could not be read at the start.
@@ -153,6 +156,13 @@ class RestoredIncidents:
         return {id_: before.id for id_, before in self._restored.items()}
 
     def _restore(self, one: Incident, ids: Mapping[str, str]) -> Incident:
+        kept = self._last.get(one.id)
+        # Known ids are never replaced: as many are the same.
+        if kept is None or kept[0] is not one or kept[1] != len(ids):
+            kept = self._last[one.id] = one, len(ids), self._replace_identity(one, ids)
+        return kept[2]
+
+    def _replace_identity(self, one: Incident, ids: Mapping[str, str]) -> Incident:
         before = self._restored.get(one.id)
         if before is not None:
             ended = one.resolved_at and max(one.resolved_at, before.opened_at)

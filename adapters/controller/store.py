@@ -37,7 +37,7 @@ from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.engine.actions.action import Action
 from skewscope.engine.actions.freeze import Freeze, parse_freeze
 from skewscope.engine.engine import IncidentChange
-from skewscope.engine.model.incident import Incident, IncidentEvidence, parse_incident, upgrade_incident
+from skewscope.engine.model.incident import MAX_HISTORY, Incident, IncidentEvidence, parse_incident, upgrade_incident
 from skewscope.kb.problems import InputError
 
 MAX_GAP = 86400.0
@@ -58,6 +58,10 @@ OUTLINE = "json_set(told, {})".format(
     ", ".join(f"'$.{name}', json('[]')" for name in ("evidence", "against", "unseen", "competing", "mitigations"))
 )
 """An incident without what takes most of its room, in SQL."""
+SELECT_HISTORY = """SELECT t, what FROM history WHERE incident = ? AND (
+    number IN (SELECT number FROM history WHERE incident = ? ORDER BY number LIMIT ?)
+    OR number IN (SELECT number FROM history WHERE incident = ? ORDER BY number DESC LIMIT ?)) ORDER BY number"""
+"""The first and the latest events of an incident."""
 SELECT_SILENCES = "SELECT id, match, starts, ends, owner, comment, ended FROM silences"
 
 
@@ -76,6 +80,8 @@ class Store:
 
     path: Path
     _connection: sqlite3.Connection = field(init=False)
+    _written: dict[str, Incident] = field(default_factory=dict)
+    """The incidents that are as they were last written: their lines need not be compared."""
     _written_lines: dict[str, str] = field(default_factory=dict)
     """What was last written of each incident that may still change."""
     _resolved: dict[str, float] = field(default_factory=dict)
@@ -252,9 +258,11 @@ class Store:
         Raises:
             StoreError: it could not be written.
         """
-        new = {one.id: (one, line) for one in incidents if self._written_lines.get(one.id) != (line := one.as_line())}
+        made = [one for one in incidents if self._written.get(one.id) is not one]
+        new = {one.id: (one, line) for one in made if self._written_lines.get(one.id) != (line := one.as_line())}
         if not new and not changes and also is None:
             self.ensure_in_place()
+            self._written |= {one.id: one for one in made}
             return ()
         with self.transaction() as connection:
             for one, line in new.values():
@@ -268,6 +276,7 @@ class Store:
                 audit.append(connection, event.t, "engine", event.what, {"incident": event.incident})
             if also is not None:
                 also(connection)
+        self._written |= {one.id: one for one in made}
         self._written_lines |= {id_: line for id_, (_, line) in new.items()}
         self._resolved |= {id_: one.resolved_at for id_, (one, _) in new.items() if one.resolved_at is not None}
         return events
@@ -276,6 +285,7 @@ class Store:
         """Stops comparing incidents resolved before a time: they no longer change."""
         for id_ in [id_ for id_, resolved_at in self._resolved.items() if resolved_at < before]:
             self._written_lines.pop(id_, None)
+            self._written.pop(id_, None)
             del self._resolved[id_]
 
     def add_audit_entry(self, t: float, who: str, what: str, payload: Mapping[str, Any]) -> None:
@@ -470,7 +480,7 @@ class StoreReader:
             row = connection.execute("SELECT told FROM incidents WHERE id = ?", (id_,)).fetchone()
             if row is None:
                 return None
-            past = connection.execute("SELECT t, what FROM history WHERE incident = ? ORDER BY number", (id_,))
+            past = connection.execute(SELECT_HISTORY, (id_, id_, MAX_HISTORY // 2, id_, MAX_HISTORY // 2))
             return upgrade_incident(json.loads(row[0])) | {"history": [{"t": t, "what": what} for t, what in past]}
 
     def incidents(self, state: str = "", most: int = 1000, kind: str = "") -> list[dict[str, Any]]:

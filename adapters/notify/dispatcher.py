@@ -6,7 +6,7 @@ Notifications of event notifiers wait in the store, not in memory: a notifier th
 import asyncio
 import logging
 import sqlite3
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
@@ -191,6 +191,8 @@ class Dispatcher:
     """When those of them ended that are over, seconds since 1970."""
     _reportable: Mapping[str, Place] = field(default_factory=dict)
     """Places of this controller's incidents that fire now, are not explained by another one and not silenced, by id."""
+    _reportable_at: Counter[Place] = field(default_factory=Counter)
+    """How many of them are at each place."""
     _lost_for: dict[Place, float] = field(default_factory=dict)
     """Seconds for which nothing has fired at places that were reported as open."""
     _time: ElapsedTime = field(default_factory=lambda: ElapsedTime(MAX_STEP))
@@ -242,6 +244,8 @@ class Dispatcher:
             incidents: those of this controller.
             unjudged: places that cannot be judged at present; unknown never resolves.
         """
+        if not self.handover.is_shared:
+            return
         known = tuple(incidents)
         self._own_places = {one.id: place_of(one) for one in known}
         self._ends = {one.id: one.resolved_at for one in known if one.resolved_at is not None}
@@ -317,6 +321,7 @@ class Dispatcher:
         self._t, self._complete = t, updated is not None
         firing = (one for one in incidents if one.state == "firing" and one.explained_by is None)
         self._reportable = {one.id: place_of(one) for one in firing if one.id not in silenced}
+        self._reportable_at = Counter(self._reportable.values())
         updated = updated or ()
         for name, task in self._tasks.items():
             if task.state.update(t, incidents, silenced) if is_state_notifier(task.notifier) else name in updated:
@@ -434,8 +439,9 @@ class Dispatcher:
     def _is_reported_by_another(self, notification: Notification) -> bool:
         """Returns whether a notification ends an incident at a place where another one fires: one report is of both."""
         what, _, one = notification.update
-        others = (place for id_, place in self._reportable.items() if id_ != one.id)
-        return what in (RESOLVED, WITHDRAWN) and place_of(one) in others
+        place = place_of(one)
+        others = self._reportable_at[place] - (self._reportable.get(one.id) == place)
+        return what in (RESOLVED, WITHDRAWN) and others > 0
 
     async def _load_notifications(self, task: NotifierTask) -> Sequence[Notification]:
         try:

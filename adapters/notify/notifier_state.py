@@ -32,7 +32,7 @@ class NotifierState:
             if before is None and self._is_wanted(t, one, silenced):
                 found.append(IncidentUpdate(OPENED, "", one))
                 self.reported[id_] = one
-            elif before is not None:
+            elif before is not None and before is not one:
                 if _identity(before) != _identity(one):
                     found.append(IncidentUpdate(CHANGED, "", one))
                 self.reported[id_] = one

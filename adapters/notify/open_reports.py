@@ -124,6 +124,8 @@ class OpenReports:
     by_place: dict[Place, OpenReport] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     """Under which ids the receiver knows incidents of this controller, also those over: others refer to them."""
+    _places: Mapping[str, Place] = field(default_factory=dict, repr=False, compare=False)
+    """The places from which `renamed` was last brought up to date."""
 
     def adapt(self, notification: Notification, places: Mapping[str, Place] | None = None) -> Notification | None:
         """Returns a notification under the ids that the receiver knows; None where it knows it already.
@@ -152,10 +154,13 @@ class OpenReports:
 
     def _refer(self, notification: Notification, places: Mapping[str, Place]) -> Notification:
         """Returns a notification that refers to other incidents by the ids that the receiver knows."""
-        found = {id_: report.id for id_, place in places.items() if (report := self.by_place.get(place)) is not None}
-        self.renamed |= {id_: known for id_, known in found.items() if id_ != known}
-        for id_ in list(self.renamed)[:-MAX_REPORTS]:
-            del self.renamed[id_]
+        # The places of a tick are the same for all its notifications, of which there may be thousands.
+        if places is not self._places:
+            self._places = places
+            found = {id_: report.id for id_, place in places.items() if (report := self.by_place.get(place))}
+            self.renamed |= {id_: known for id_, known in found.items() if id_ != known}
+            for id_ in list(self.renamed)[:-MAX_REPORTS]:
+                del self.renamed[id_]
         ids = self.renamed
         update = notification.update
         why, one = replace_ids(update.why, ids), replace_references(update.incident, ids)

@@ -336,11 +336,14 @@ class AlertTracker:
         """The rules that fire on an entity, or may after their hold times."""
         self._recent_states: deque[tuple[float, dict[str, RuleVerdict]]] = deque()
         """(time, verdicts by rule) of the last ticks, oldest first; only their states count."""
+        self._unknown: dict[str, NDArray[np.bool_]] = {}
+        """By rule: [entity] what `unknown_mask` returns of them in this tick."""
 
     def update(self, t: float, verdicts: Iterable[RuleVerdict]) -> None:
         """Update the alerts with the verdicts of one tick; rules without a verdict keep theirs."""
         before, self._verdicts = self._verdicts, {v.rule: v for v in verdicts if v.rule in self.rules}
         self._remember_states(t)
+        self._unknown.clear()
         self.changed = {rule for rule, verdict in self._verdicts.items() if verdict is not before.get(rule)}
         # The same verdict again changes nothing, unless something fires or is about to.
         for rule in sorted(self.changed | self._busy & self._verdicts.keys()):
@@ -522,14 +525,20 @@ class AlertTracker:
 
         A value just above its threshold falls below it at times; one such no does not exclude the condition.
         """
-        found: NDArray[np.bool_] = verdict.state[at] == UNKNOWN
+        if verdict.rule not in self._unknown:
+            self._unknown[verdict.rule] = self._find_unknown(verdict)
+        found: NDArray[np.bool_] = self._unknown[verdict.rule][at]
+        return found
+
+    def _find_unknown(self, verdict: RuleVerdict) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = verdict.state == UNKNOWN
         recent = (verdicts[verdict.rule] for _, verdicts in self._recent_states if verdict.rule in verdicts)
         for names, state in ((one.names, one.state) for one in recent):
             if names is verdict.names or names == verdict.names:
-                found |= state[at] == UNKNOWN
+                found |= state == UNKNOWN
             else:
                 unknown = {names[i] for i in np.flatnonzero(state == UNKNOWN).tolist()}
-                found |= np.array([verdict.names[i] in unknown for i in at.tolist()], bool)
+                found |= np.array([name in unknown for name in verdict.names], bool)
         return found
 
 

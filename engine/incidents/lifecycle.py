@@ -7,6 +7,7 @@ from functools import partial
 
 from skewscope.engine.incidents.alerts import Alert, AlertKey, AlertTracker
 from skewscope.engine.incidents.state import (
+    MAX_OPENED,
     Grouping,
     IncidentState,
     IncidentTiming,
@@ -43,6 +44,9 @@ class IncidentLifecycle:
         self.incident_of: dict[AlertKey, IncidentState] = {}
         """The incident of each alert of the last `reconcile`."""
         self._count_judgeable = count_judgeable
+        self.waiting = 0
+        """How many incidents wait for the next tick to open."""
+        self._opened = 0
         self._by_primary_entity: dict[AlertKey, list[IncidentState]] = {}
         self._rotating: dict[str, list[IncidentState]] = {}
         """The open incidents that rotate through their groups, by condition."""
@@ -52,6 +56,10 @@ class IncidentLifecycle:
         some that are so no longer."""
         self._groupings: dict[str, dict[Entity, Grouping]] = {}
         self._changes: list[IncidentChange] = []
+
+    def begin_tick(self) -> None:
+        """Lets incidents open again, after as many as may open in one tick."""
+        self._opened = 0
 
     def take_changes(self) -> tuple[IncidentChange, ...]:
         """Returns the changes since the last call, in order."""
@@ -64,11 +72,15 @@ class IncidentLifecycle:
         self._changes.append(IncidentChange(t, incident.id, what))
 
     def reconcile(self, t: float) -> list[IncidentState]:
-        """Open, update, merge, move and resolve incidents; returns those whose primary alert fires."""
+        """Open, update, merge, move and resolve incidents; returns those whose primary alert fires.
+
+        At most `MAX_OPENED` open in one tick, in the order of their conditions and entities.
+        """
         self._rotating = self._find_rotating()
         clusters = self._cluster_alerts(t)
         self._index_recent(t)
         self.incident_of = {}
+        self.waiting = 0
         visited: set[str] = set()
         firing = []
         for key, alerts in sorted(clusters.items()):
@@ -182,6 +194,9 @@ class IncidentLifecycle:
         )
         if not open_ and not firing:
             return []
+        if not open_ and self._opened >= MAX_OPENED:
+            self.waiting += 1
+            return []
         incident = open_[0] if open_ else self._open(t, self.alerts.active[key])
         for other in open_[1:]:
             self._merge(t, other, incident)
@@ -216,6 +231,7 @@ class IncidentLifecycle:
             incident.resolved_at = None
             self._move(t, incident, alert.entity)
             return incident
+        self._opened += 1
         incident = IncidentState(alert.condition, alert.entity, t, alert.since, alert.peak_evidence)
         self.states[incident.id] = self.recent[incident.id] = incident
         self._add_sibling(self._begun, incident)

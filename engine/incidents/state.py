@@ -32,6 +32,9 @@ from skewscope.engine.model.verdict import UNKNOWN
 from skewscope.rules.entity_kinds import GROUP_LIKE
 
 MAX_COMPETING = 5
+MAX_OPENED = 1000
+"""Incidents of a kind that open, and that are compared with alternatives, in one tick; the others follow in the next
+ones. So a fault of thousands of places holds up no tick for seconds."""
 VERDICT_NAMES = {-1: "no", 0: "unknown", 1: "yes"}
 
 

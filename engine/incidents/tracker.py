@@ -28,6 +28,7 @@ from skewscope.engine.incidents.lifecycle import IncidentLifecycle
 from skewscope.engine.incidents.result_cache import IncidentCache, ResultCache
 from skewscope.engine.incidents.senders import RoundJoin, SenderFinder
 from skewscope.engine.incidents.state import (
+    MAX_OPENED,
     DiagnosedPlace,
     IncidentState,
     IncidentTiming,
@@ -82,6 +83,10 @@ class IncidentTracker:
         self._listed = ResultCache[tuple[Incident, ...]]()
         self._places = ResultCache[tuple[DiagnosedPlace, ...]]()
         self._last_epoch: tuple[object, ...] = ()
+        self._firing: list[IncidentState] = []
+        """The incidents of the last reconciliation whose primary alert fires."""
+        self._uncompared = 0
+        """How many of them wait for the next tick to be compared."""
         self._t, self._is_settled = -math.inf, False
         """End of the last tick; whether its incidents rest on the same as those of the tick before."""
         self._outcome: tuple[object, ...] = ()
@@ -112,6 +117,7 @@ class IncidentTracker:
             return ()
         self.alerts.drop(t - max(self.timing.grouping_s, self.timing.explain_s))
         revision = self._revision
+        self._lifecycle.begin_tick()
         self._reconcile(t)
         self._find_witnesses()
         # Policies match the confidence that the incidents now have. What they derive changes incidents in this tick,
@@ -149,24 +155,31 @@ class IncidentTracker:
 
     def _reconcile(self, t: float) -> None:
         """Update the incidents, their alternatives and explanations, if their input has changed."""
-        if self._epoch(t) == self._last_epoch:
+        before, epoch, waits = self._last_epoch, self._epoch(t), self._lifecycle.waiting > 0
+        if epoch == before and not (waits or self._uncompared):
             return
         self._revision += 1
-        firing = self._lifecycle.reconcile(t)
-        self._alternatives.compare(t, [one for one in firing if _is_comparison_due(t, one)])
-        self._explain(t)
+        # Comparisons alone change neither which incidents there are nor what explains them.
+        is_same = epoch[:-1] == before[:-1] and not waits
+        if not is_same:
+            self._firing = self._lifecycle.reconcile(t)
+        due = [one for one in self._firing if _is_comparison_due(t, one)]
+        self._uncompared = max(len(due) - MAX_OPENED, 0)
+        self._alternatives.compare(t, due[:MAX_OPENED])
+        if not is_same:
+            self._explain(t)
         recent = self._lifecycle.recent.values()
         self._alternatives.weigh([one for one in recent if one.is_open and _is_likely_root(one)])
         self._last_epoch = self._epoch(t)
 
     def _epoch(self, t: float) -> tuple[object, ...]:
-        """Returns everything that decides the incidents; while it stays, they stay."""
+        """Returns everything that decides the incidents, comparisons last; while it stays, they stay."""
         recent = self._lifecycle.recent
         fading = tuple(sorted(key for key, alert in self.alerts.active.items() if self._lifecycle.is_fading(t, alert)))
         explaining = tuple(sorted(one.id for one in recent.values() if one.resolved_age(t) <= self.timing.explain_s))
         lingering = tuple(sorted(self._explainer.find_lingering(t, recent.values(), self._lifecycle.states)))
         due = tuple(sorted(one.id for one in recent.values() if one.is_open and _is_comparison_due(t, one)))
-        return self.alerts.version, self._context, fading, explaining, lingering, due
+        return self.alerts.version, self._context, self._lifecycle.waiting, fading, explaining, lingering, due
 
     def _count_judgeable(self, condition: str, domain: str, kind: str) -> int:
         verdicts = (verdict for _, verdict in self.alerts.verdicts_of(condition))
@@ -196,7 +209,9 @@ class IncidentTracker:
         ]
         diagnoses = []
         for alert in firing:
-            incident = self._lifecycle.incident_of[alert.key]
+            incident = self._lifecycle.incident_of.get(alert.key)
+            if incident is None:
+                continue  # it waits to open
             moves = incident.moves if incident.primary_entity == alert.entity else 0
             diagnoses.append(FiringDiagnosis(alert, quantise(incident.confidence), moves))
         numbers = [(one.alert.key, one.confidence, one.moves) for one in diagnoses]

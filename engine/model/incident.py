@@ -13,7 +13,7 @@ from typing import Any
 
 History = tuple[tuple[float, str], ...]
 """Events: (time in seconds since 1970, what), oldest first."""
-MAX_EVENTS = 200
+MAX_HISTORY = 200
 """Events of an incident that are kept, the first and the latest ones."""
 INCIDENT_VERSION = 3
 """Version of the JSON.
@@ -229,7 +229,7 @@ class Incident:
         return json.dumps(self.as_json(), allow_nan=False, ensure_ascii=False, separators=(", ", ": "))
 
 
-def extend_history(past: History, t: float, what: str, most: int = MAX_EVENTS) -> History:
+def extend_history(past: History, t: float, what: str, most: int = MAX_HISTORY) -> History:
     """Returns a history with one more event; of one with more than `most` events the middle is dropped."""
     longer = (*past, (t, what))
     return longer if len(longer) <= most else (*longer[: most // 2], *longer[-(most - most // 2) :])

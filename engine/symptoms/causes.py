@@ -107,6 +107,7 @@ class CauseModel:
     """Logarithm of the probability that the detector finds nothing in a signal, by condition and signal."""
     _ranked: dict[tuple[object, ...], tuple[Candidate, ...]] = field(default_factory=dict, repr=False)
     """Earlier results: of a fault of many places most symptoms look alike."""
+    _decisive: dict[tuple[object, ...], str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self._items = {
@@ -217,6 +218,14 @@ class CauseModel:
         """Returns the signal that is not delivered and would best tell the two likeliest candidates apart; or ''."""
         if len(candidates) < 2:
             return ""
+        parts = tuple((one.condition, one.unseen) for one in candidates[:2])
+        if parts not in self._decisive:
+            if len(self._decisive) >= MAX_RANKED:
+                self._decisive.clear()
+            self._decisive[parts] = self._decisive_signal(candidates)
+        return self._decisive[parts]
+
+    def _decisive_signal(self, candidates: Sequence[Candidate]) -> str:
         first, second = (self._items[one.condition] for one in candidates[:2])
         gains = {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in candidates[0].unseen}
         gains |= {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in candidates[1].unseen}

@@ -80,7 +80,9 @@ class StateChanges:
         for n, changes in sorted(self._changes.items()):
             newest = self.cells.time[self.at[n]]
             recent = [when for when in changes if newest - when <= FLAP_S]
-            if len(recent) >= FLAPS // 2 + 1:
+            if not recent:
+                del self._changes[n]
+            elif len(recent) >= FLAPS // 2 + 1:
                 yield self._deviation(n, REPEATS, recent[0], float(len(recent)))
 
     def _deviation(self, n: int, form: str, since: float, value: float) -> Deviation:

@@ -14,7 +14,7 @@ from functools import partial
 from skewscope.engine.incidents.alerts import HEARSAY_CONFIDENCE
 from skewscope.engine.incidents.result_cache import IncidentCache
 from skewscope.engine.incidents.senders import SenderFinder
-from skewscope.engine.incidents.state import DiagnosedPlace, incident_id
+from skewscope.engine.incidents.state import MAX_OPENED, DiagnosedPlace, incident_id
 from skewscope.engine.model.incident import (
     SYMPTOM,
     Advice,
@@ -85,6 +85,8 @@ class SymptomTracker:
         """The cells by the names of the nodes that they lie on; '' for none."""
         self._cells_seen = 0
         self._t = -math.inf
+        self._may_open = MAX_OPENED
+        """How many symptoms may open in this tick."""
         self._unread_until = -math.inf
         """Time until which samples wait for the turn of their cells."""
 
@@ -110,15 +112,18 @@ class SymptomTracker:
         is_known = not stages and deviations.keys() <= self._owner.keys()
         # The order decides which symptom a new one becomes a part of.
         ranked = deviations.values() if is_known else sorted(deviations.values(), key=lambda one: one.rank)
-        touched = {self._assign(t, deviation, stages.get(deviation.place, frozenset())).id for deviation in ranked}
+        self._may_open = MAX_OPENED
+        changed = {self._assign(t, deviation, stages.get(deviation.place, frozenset())) for deviation in ranked}
         for key in self._owner.keys() - deviations.keys():
-            del self._owner[key]
+            id_ = self._owner.pop(key)
+            self.symptoms[id_].active.discard(key)
+            changed.add(id_)
         self._explaining.update(tuple(diagnoses))
         for one in self._reachable.list_open():
-            one.active &= deviations.keys()
             one.ended_at = math.inf if one.active else min(one.ended_at, t)
             if one.active:
-                self._update(t, one, one.id in touched)
+                if one.is_hearsay or one.id in changed:
+                    self._update(t, one)
             elif t - one.ended_at >= CLEAR_S:
                 one.resolved_at = t
                 self._record(t, one, "resolved")
@@ -130,7 +135,8 @@ class SymptomTracker:
     def next_change(self) -> float:
         """Returns the time in seconds before which a step without samples would change nothing."""
         cleared = min((one.ended_at + CLEAR_S for one in self._reachable.list_open()), default=math.inf)
-        return min(cleared, self.detector.steps.next_stop, self._t if self._t < self._unread_until else math.inf)
+        is_due = self._t < self._unread_until or self._may_open <= 0
+        return min(cleared, self.detector.steps.next_stop, self._t if is_due else math.inf)
 
     def take_over(self, symptoms: Mapping[str, SymptomState], owners: Mapping[DeviationKey, str], t: float) -> None:
         """Goes on with symptoms of another tracker, the owners of the deviations that hold, and its time."""
@@ -158,12 +164,17 @@ class SymptomTracker:
                 found |= {place: frozenset({f"group:{group.name}"}) for place in set().union(*places)}
         return found
 
-    def _assign(self, t: float, deviation: Deviation, stage: Collection[str]) -> SymptomState:
-        """Returns the symptom of a deviation; a new one where none is open at its place, or in its late stage."""
+    def _assign(self, t: float, deviation: Deviation, stage: Collection[str]) -> str:
+        """Makes a deviation a part of a symptom; a new one where none is open at its place, or in its late stage.
+
+        Returns the id of the symptom, '' if it stays as it is, or has to wait for the next tick to open.
+        """
         key = deviation.key
         if key in self._owner:
             one = self.symptoms[self._owner[key]]
             self._reachable.extend(one, stage)
+            if one.deviations.get(key) == deviation and key in one.active:
+                return ""
         else:
             tokens = self._tokens.of(deviation.place) | {*stage}
             if deviation.form in (SHARES, LESS):
@@ -171,7 +182,10 @@ class SymptomTracker:
                 # One hash of a switch places the flows of all its bundles; what they lead to is lost to all of one.
                 tokens |= {f"node:{topology.port[name].node}" if deviation.form == SHARES else topology.links_of(name)}
             near = self._near(t, tokens, deviation)
-            one = near or self._pool_symptom(deviation) or self._begin(t, deviation, tokens)
+            found = near or self._pool_symptom(deviation)
+            if found is None and self._may_open <= 0:
+                return ""
+            one = found or self._begin(t, deviation, tokens)
             if near is one:
                 self._reachable.extend(one, tokens)
             if one.resolved_at is not None:
@@ -183,7 +197,7 @@ class SymptomTracker:
         if one.deviations[key].direction != before.direction:
             one.ranked_count = -1
         one.active.add(key)
-        return one
+        return one.id
 
     def _near(self, t: float, tokens: Collection[str], deviation: Deviation) -> SymptomState | None:
         fitting = (one for one in self._reachable.find_near(tokens) if self._may_include(t, one, deviation))
@@ -210,10 +224,11 @@ class SymptomTracker:
         name = incident_id(self._symptom_of(deviation), deviation.place, t)
         one = self.symptoms[name] = SymptomState(name, t, deviation, set(tokens), {}, set())
         self._reachable.add(one)
+        self._may_open -= 1
         self._record(t, one, "opened")
         return one
 
-    def _update(self, t: float, one: SymptomState, is_touched: bool) -> None:
+    def _update(self, t: float, one: SymptomState) -> None:
         best = min((one.deviations[key] for key in one.active), key=lambda one: one.rank)
         is_part = (one.primary.place.kind, best.place.kind) == ("pool", "replica")
         if best.rank[:2] < one.primary.rank[:2] and not is_part:
@@ -230,9 +245,9 @@ class SymptomTracker:
                 one.ranked_count = -1
         if one.primary.key not in one.deviations:
             one.primary = best
-        if is_touched and (one.is_hearsay or one.ranked_count != len(one.deviations)):
+        if one.is_hearsay or one.ranked_count != len(one.deviations):
             self._find_witnesses(one)
-        if is_touched and one.ranked_count != len(one.deviations):
+        if one.ranked_count != len(one.deviations):
             self._rank_causes(one)
 
     def _find_witnesses(self, one: SymptomState) -> None:

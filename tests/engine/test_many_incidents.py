@@ -6,7 +6,7 @@ import pytest
 
 from bench.incident_storm import ENDING, OPEN, OPENING, WARM_UP, PortStorm, build_fleet
 from skewscope.engine.incidents.state import DiagnosedPlace
-from skewscope.engine.model.incident import MAX_EVENTS, extend_history
+from skewscope.engine.model.incident import MAX_HISTORY, extend_history
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.deviation import PAST, Deviation
 from skewscope.engine.symptoms.tracker import CLEAR_S
@@ -97,7 +97,7 @@ def test_a_symptom_that_opens_does_not_look_at_all_others():
         tracker.detector.deviations = port_deviations(ports)
         return count_calls(lambda: tracker.step(START, ()))
 
-    assert calls(1600) < 10 * calls(200)
+    assert calls(960) < 10 * calls(120)
 
 
 def test_a_diagnosis_is_found_without_a_look_at_all_of_them():
@@ -110,7 +110,7 @@ def test_a_diagnosis_is_found_without_a_look_at_all_of_them():
         assert found == {one.entities[0]: one.id for one in places}
         return made
 
-    assert calls(1600) < 10 * calls(200)
+    assert calls(960) < 10 * calls(120)
 
 
 def test_what_a_diagnosis_explains_is_forgotten_with_it():
@@ -125,14 +125,14 @@ def test_a_history_keeps_what_came_first_and_last():
     for n in range(1000):
         past = extend_history(past, float(n), "an event")
     times = [t for t, _ in past]
-    assert len(times) == MAX_EVENTS
-    assert times[: MAX_EVENTS // 2] == [*range(MAX_EVENTS // 2)]
-    assert times[-MAX_EVENTS // 2 :] == [*range(1000 - MAX_EVENTS // 2, 1000)]
+    assert len(times) == MAX_HISTORY
+    assert times[: MAX_HISTORY // 2] == [*range(MAX_HISTORY // 2)]
+    assert times[-MAX_HISTORY // 2 :] == [*range(1000 - MAX_HISTORY // 2, 1000)]
 
 
 def test_the_history_of_a_symptom_that_comes_and_goes_is_bounded():
     tracker, t = symptom_tracker(), START
-    for _ in range(MAX_EVENTS):
+    for _ in range(MAX_HISTORY):
         for deviations in (port_deviations(1), {}):
             tracker.detector.deviations = deviations
             for pause in (1.0, CLEAR_S):
@@ -141,4 +141,4 @@ def test_the_history_of_a_symptom_that_comes_and_goes_is_bounded():
     (incident,) = tracker.list_incidents({})
     assert [what for _, what in incident.history[:3]] == ["opened", "resolved", "found again"]
     assert incident.history[-1] == (t, "resolved")
-    assert len(incident.history) == MAX_EVENTS
+    assert len(incident.history) == MAX_HISTORY

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skewscope.adapters.controller import config
+from skewscope.adapters.controller.election_participant import ControllerParticipant
 from skewscope.adapters.controller.leader_election import SAFE_SHARE, FileLease, LeaderElection, LeaseConfig
 from skewscope.kb.problems import InputError
 from tests.adapters.controller.processes import Sender, running
@@ -411,3 +412,15 @@ def test_what_happens_between_a_leader_and_the_next_is_told_once(tmp_path, how):
                 sender.send(1, np.nan, pause=0.2)
                 assert (leads(first), leads(second)) == (False, True)
         assert len(ear.posts) == 1
+
+
+def test_a_controller_whose_ticks_are_slow_is_able_to_lead_and_one_that_stalls_is_not():
+    since, lasted = [0.0], [0.2]
+    part = ControllerParticipant(None, None, lambda: since[0], lambda: lasted[0], None)
+    for seconds, tick, able in [(9.0, 0.2, True), (11.0, 0.2, False), (20.0, 12.0, True), (25.0, 12.0, False)]:
+        since[0], lasted[0] = seconds, tick
+        assert part.is_able is able
+    since[0], lasted[0] = 301.0, 1000.0
+    assert not part.is_able
+    since[0] = None
+    assert not part.is_able

@@ -24,7 +24,7 @@ from skewscope.adapters.controller.incident_restore import (
 from skewscope.adapters.controller.store import Store, StoreReader
 from skewscope.adapters.controller.store_file import find_damage
 from skewscope.engine.engine import IncidentChange
-from skewscope.engine.model.incident import SYMPTOM, Explanation, parse_incident
+from skewscope.engine.model.incident import MAX_HISTORY, SYMPTOM, Explanation, Incident, parse_incident
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES
 from skewscope.kb.problems import InputError
 from tests.adapters.controller.fleets import demo, working
@@ -75,6 +75,25 @@ def test_what_did_not_change_is_not_written(tmp_path):
     before = store._connection.total_changes
     assert store.write_tick(6.0, [one], []) == ()
     assert store._connection.total_changes == before
+
+
+def test_an_incident_that_is_the_same_object_is_not_even_compared(tmp_path, monkeypatch):
+    store, one = Store(tmp_path / "s.db"), incident(3)
+    store.write_tick(5.0, [one], [])
+    lines = []
+    monkeypatch.setattr(Incident, "as_line", lambda each: lines.append(each.id) or "{}")
+    store.write_tick(6.0, [one], [])
+    assert lines == []
+    store.write_tick(7.0, [replace(one, confidence=0.1)], [])
+    assert lines == [one.id]
+
+
+def test_of_a_long_history_the_first_and_the_latest_events_are_returned(tmp_path):
+    store, one = Store(tmp_path / "s.db"), incident(3)
+    count = 3 * MAX_HISTORY
+    store.write_tick(5.0, [one], [IncidentChange(float(t), one.id, "found again") for t in range(count)])
+    times = [event["t"] for event in StoreReader(store.path).incident(one.id)["history"]]
+    assert times == [*range(MAX_HISTORY // 2), *range(count - MAX_HISTORY // 2, count)]
 
 
 def test_agents_are_kept_for_a_day_after_they_were_heard(tmp_path):
@@ -182,6 +201,7 @@ def test_open_incidents_go_on_after_a_restart_without_being_announced_again():
     assert [(one.id, one.state) for one in incidents] == [(before.id, "firing"), (gone.id, "resolved")]
     assert changes == (IncidentChange(end, gone.id, TEXT_NOT_SEEN),)
     assert carried.apply(end + 1.0, [again], [])[1] == ()
+    assert carried.apply(end + 2.0, [again], [])[0][0] is carried.apply(end + 3.0, [again], [])[0][0]
 
 
 def test_texts_name_incidents_by_the_ids_that_they_had_before_a_restart():
