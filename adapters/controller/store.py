@@ -166,7 +166,7 @@ class Store:
         try:
             connection = self._open_file()
         except (sqlite3.Error, InputError) as error:
-            self._offline = f"the store {self.path} cannot be opened: {error}"
+            self._offline = f"the store {self.path} cannot be written: {error}"
             raise StoreError(self._offline) from None
         before, self._connection, self._offline = self._connection, connection, ""
         before.close()
