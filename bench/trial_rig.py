@@ -167,6 +167,7 @@ class TrialRig:
             "targets": [target | {"probe": probe}],
             "actions": {
                 "mode": self.mode,
+                "acknowledge": {"no_shadow_evidence": "a trial on a simulated pool"},
                 "minimum_healthy": {"pool": MINIMUM},
                 "timing": TIMING,
                 "limits": LIMITS,
