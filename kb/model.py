@@ -401,6 +401,10 @@ class Format:
     file: str = ""
 
 
+EVENT_PREFIX = "event."
+"""Begin of the id of a signal that counts an event."""
+
+
 @dataclass(frozen=True, slots=True)
 class EventSign:
     """A condition that an event is a sign of."""
@@ -435,7 +439,7 @@ class Event:
     @property
     def signal(self) -> str:
         """Id of the signal that counts it."""
-        return f"event.{self.id.replace('-', '_')}"
+        return EVENT_PREFIX + self.id.replace("-", "_")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.file_origin import check_size, find_node, find_server, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
-from skewscope.adapters.inputs.messages import MessageReader, known_events, metric_of
+from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, known_events, metric_of
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
@@ -21,7 +21,7 @@ from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 from skewscope.kb.line_reading import LineReader, LineReadings, Reading
 from skewscope.kb.loader import catalogue
-from skewscope.kb.model import Format
+from skewscope.kb.model import EVENT_PREFIX, Format
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "text in a format of the catalogue (`skewscope kb list formats`), or with messages that it knows"
@@ -130,7 +130,7 @@ class TextReader:
             time = self._add_step(number, text, steps)
         for one in found.readings:
             if not one.signal.startswith("step "):
-                self._add(one, time, number)
+                self._add(one, time, LogLine(number, text, time))
 
     def _add_step(self, number: int, text: str, parts: Mapping[str, float]) -> float:
         """Adds a step of a job; returns its time."""
@@ -144,8 +144,11 @@ class TextReader:
             self._steps.add_progress(line, step)
         return self._steps.time
 
-    def _add(self, one: Reading, time: float, number: int) -> None:
+    def _add(self, one: Reading, time: float, line: LogLine) -> None:
+        number, text = line.number, line.text
         labels = {**self._place, **one.labels}
+        if one.signal.startswith(EVENT_PREFIX):
+            labels["message"] = text.strip()[:MAX_TEXT]
         if one.adds:
             key = one.signal, tuple(sorted(labels.items())), time
             self._sums[key] = self._sums.get(key, 0.0) + one.value
