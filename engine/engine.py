@@ -172,7 +172,10 @@ class Engine:
         Only for data that ends: no step may follow. Returns the changes to incidents.
         """
         self.verdicts = self._detector.conclude()
-        return self._tracker.step(t, self.verdicts)
+        changes = self._tracker.step(t, self.verdicts)
+        if self._symptoms is None:
+            return changes
+        return (*changes, *self._symptoms.conclude(t, self._tracker.recent_places()))
 
     def judged_signals(self) -> frozenset[str]:
         """Returns the signals of which it could be told whether they are normal: by a rule, or by a symptom's past."""

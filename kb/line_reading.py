@@ -35,6 +35,8 @@ class LineReadings:
     """All labels that hold at the line."""
     time: tuple[str, str] | None = None
     """Kind and text of a time that the line names; None for none."""
+    is_mark: bool = False
+    """Whether it is a line by which the format is known though it has nothing to give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class LineReader:
                 value = self._number(line, name, text, found)
                 if value is not None:
                     readings.append(Reading(what.signal or f"step {what.step}", value, labels, what.adds))
-        return LineReadings(tuple(readings), labels, time)
+        is_mark = not (line.fields or line.section)
+        return LineReadings(tuple(readings), labels, time, is_mark)
 
     def _number(self, line: FormatLine, name: str, text: str, found: Mapping[str, str]) -> float | None:
         """Returns the number of a field in the signal's unit; None where it has none, as `N/A`."""

@@ -47,6 +47,13 @@ class InputError(SkewscopeError):
         return InputError, (self.problems,)
 
 
+class NothingKnownError(InputError):
+    """The input was read, and has nothing that could be judged."""
+
+    def __reduce__(self) -> tuple[type[InputError], tuple[tuple[Problem, ...]]]:
+        return NothingKnownError, (self.problems,)
+
+
 def suggest_name(name: str, names: Iterable[str]) -> str:
     """Returns a hint with the closest of `names`; '' where none is close."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)

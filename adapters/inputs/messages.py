@@ -97,7 +97,9 @@ class MessageReader:
     def _place_of(self, event: Event, labels: Mapping[str, str]) -> dict[str, str]:
         """Returns the labels of what the file is of, as far as a message does not say it."""
         if event.place == "server" or (event.entity == "engine" and event.place != "job"):
-            return {} if {"instance", "pod", "replica"} & labels.keys() else find_server(self.labels, self.file)[0]
+            if pod := labels.get("pod"):
+                return {"instance": pod}
+            return {} if {"instance", "replica"} & labels.keys() else find_server(self.labels, self.file)[0]
         if event.place == "job":
             return {} if "group" in labels else {"group": self.labels.get("group") or find_job(self.labels, self.file)}
         return {} if "node" in labels else {"node": find_node(self.labels, self.file)[0]}

@@ -49,6 +49,19 @@ UNITS = {"MHz": ("clock_hz", 1e6), "W": ("watts", 1.0), "%": ("ratio", 0.01), "M
 """By unit: how the exporter ends a metric's name, and the factor."""
 BARE_UNITS = {"clocks.": "MHz", "power.": "W", "utilization.": "%", "memory.": "MiB"}
 """Units of columns whose header and cells have none, by how their names begin."""
+REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(?P<reason>\w+)")
+REASON_BITS = {
+    "gpu_idle": 1,
+    "applications_clocks_setting": 2,
+    "sw_power_cap": 4,
+    "hw_slowdown": 8,
+    "sync_boost": 16,
+    "sw_thermal_slowdown": 32,
+    "hw_thermal_slowdown": 64,
+    "hw_power_brake_slowdown": 128,
+}
+"""Bits of the mask of reasons, by the columns that have one reason each."""
+REASONS = "nvidia_smi_clocks_event_reasons_active"
 FLAGS = {"Active": 1.0, "Not Active": 0.0, "Yes": 1.0, "No": 0.0}
 COLUMN = re.compile(r"(?P<name>[\w.]+)(?: \[(?P<unit>[^\]]*)\])?")
 NUMBER = re.compile(r"(?P<number>-?\d+(?:\.\d+)?)(?: (?P<unit>[A-Za-z%/]+))?")
@@ -171,6 +184,9 @@ class CsvReader:
         place["node"] = place["node"] or self.node
         self.nodes.add(place["node"])
         self.rows += 1
+        mask = read_reasons(self.columns, cells)
+        if mask is not None:
+            self.collector.add(REASONS, place, time, mask, number)
         for column, cell in zip(self.columns, cells, strict=True):
             if column.name not in IDENTITY and (found := parse_cell(column, cell)):
                 metric, value = found
@@ -231,6 +247,22 @@ def parse_cell(column: Column, cell: str) -> tuple[str, float] | None:
     bare = next((unit for start, unit in BARE_UNITS.items() if column.name.startswith(start)), "")
     ending, factor = UNITS.get(match["unit"] or column.unit or bare, ("", 1.0))
     return f"{stem}_{ending}" if ending else stem, float(match["number"]) * factor
+
+
+def read_reasons(columns: Sequence[Column], cells: Sequence[str]) -> float | None:
+    """Returns the mask of the reasons that hold a clock down, from columns of one reason each; None without any.
+
+    A log that has the mask itself gives that.
+    """
+    if any(column.name == "clocks_event_reasons.active" for column in columns):
+        return None
+    named = ((REASON.fullmatch(column.name), cell) for column, cell in zip(columns, cells, strict=True))
+    known = [
+        (REASON_BITS[match["reason"]], FLAGS[cell])
+        for match, cell in named
+        if match and match["reason"] in REASON_BITS and cell in FLAGS
+    ]
+    return float(sum(bit for bit, is_active in known if is_active)) if known else None
 
 
 def parse_header(text: str) -> list[Column]:

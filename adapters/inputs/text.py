@@ -22,7 +22,7 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.line_reading import LineReader, LineReadings, Reading
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import EVENT_PREFIX, Format
-from skewscope.kb.problems import InputError, Problem
+from skewscope.kb.problems import InputError, NothingKnownError, Problem
 
 LABEL = "text in a format of the catalogue (`skewscope kb list formats`), or with messages that it knows"
 PLACED_BY_NAME = True
@@ -31,6 +31,7 @@ YEARLESS = True
 LOG_MARKS = (b"\n",)
 """Each line may have something of some format."""
 OWN_TIME = "no line has a time: that of the file is taken"
+NUMBER_WEIGHT = 1000
 HEAD_LINES = 400
 """Lines at the begin of a file by which its format is chosen."""
 
@@ -51,8 +52,13 @@ def find_format(lines: list[str]) -> str:
     counts: Counter[str] = Counter()
     for one in _formats():
         reader = LineReader(one, catalogue().signals)
-        counts[one.id] = sum(any(found.readings for found in reader.read(line)) for line in lines)
+        counts[one.id] = sum(_weigh(found) for line in lines for found in reader.read(line))
     return max(counts, key=lambda id_: (counts[id_], id_), default="") if any(counts.values()) else ""
+
+
+def _weigh(found: LineReadings) -> int:
+    """Returns how much a line speaks for a format: most where it gives numbers, a little where it has none to give."""
+    return NUMBER_WEIGHT if found.readings else int(found.is_mark)
 
 
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
@@ -168,9 +174,12 @@ class TextReader:
         self._collector.note = join_notes(*self.notes, own_time_note)
         series = [*(self._steps.list_series() if self._steps else self._collector.series()), *messages]
         if not series:
-            what = f"no number and no message that is known in {self._last_line} lines"
-            expected = f"lines of the format {self.format_id}" if self.format_id else "lines of a known format"
-            raise InputError([Problem(self.file, self._last_line, "", what, expected)])
+            kind = self._format.name.lower() if self._format else "text"
+            what = (
+                f"{self._last_line} lines of {kind}, and no message or number in them that says that something is wrong"
+            )
+            hint = "They are too little to judge: give metrics or logs of the same time as well."
+            raise NothingKnownError([Problem(self.file, 0, "", what, "messages of `skewscope kb list events`", hint)])
         return series
 
 

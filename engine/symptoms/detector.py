@@ -279,6 +279,11 @@ class SymptomDetector:
                 differs = self._differ(new)
                 self.shifts.step(new.cells[differs], new.value[differs], new.time[differs])
 
+    def conclude(self) -> None:
+        """Ends the data: what was bad from its first sample to its last is a deviation."""
+        self.states.conclude()
+        self.deviations = {deviation.key: deviation for deviation in self._active()}
+
     def judged_signals(self) -> frozenset[str]:
         """Returns the signals of which some series has enough values to be compared with its past."""
         enough = np.flatnonzero(self.shifts.count >= MIN_PAST)

@@ -105,6 +105,15 @@ class SymptomTracker:
             self._unread_until = t + self.detector.cells.turns
         self._t = t
         self.detector.step(t)
+        return self._follow(t, diagnoses)
+
+    def conclude(self, t: float, diagnoses: Iterable[DiagnosedPlace]) -> tuple[IncidentChange, ...]:
+        """Ends the data at the tick that was processed last, `t`; returns the changes."""
+        self.detector.conclude()
+        return self._follow(t, diagnoses)
+
+    def _follow(self, t: float, diagnoses: Iterable[DiagnosedPlace]) -> tuple[IncidentChange, ...]:
+        """Brings the symptoms in line with the deviations that hold at a time; returns the changes."""
         self._index_cells(INDEXED_PER_TICK)
         self._reachable.forget_before(t - COOL_DOWN_S)
         deviations = self.detector.deviations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.adapters.runtime.watchdog import bound_memory, bound_work
-from skewscope.kb.problems import InputError, Problem, join_names
+from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
 from skewscope.tui.cli.options import json_option, load_catalogue, parse_time, why_option
 from skewscope.tui.cli.reports import ReportCommand, html_report
 from skewscope.tui.cli.terminal import (
@@ -24,6 +24,7 @@ from skewscope.tui.cli.terminal import (
     clear_progress,
     is_ascii_only,
     output_width,
+    print_error,
     print_lines,
     progress_bar,
     write_output,
@@ -119,7 +120,12 @@ def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> N
         is_server = where[0].startswith(SCHEMES)
         # Waiting for the answers of a server is no work.
         bound.enter_context(bound_memory(name) if is_server else bound_work(name))
-        draft = _prepare(where, given, stack, report or _drop_progress)
+        try:
+            draft = _prepare(where, given, stack, report or _drop_progress)
+        except NothingKnownError as error:
+            clear_progress(wanted=not given.no_progress)
+            print_error(error)
+            ctx.exit(EXIT_TOO_LITTLE)
         if given.console:
             bound.close()
             from skewscope.tui.console import launcher  # noqa: PLC0415

@@ -368,3 +368,15 @@ def test_a_table_without_times_in_what_a_job_prints_is_no_log_of_nvidia_smi(tmp_
     assert find_kind(tmp_path / "job.out") == "vllm-log"
     # Alone, it is one whose error says what it lacks.
     assert nvidia_smi.recognise(table.encode(), "gpu.csv")
+
+
+def test_columns_of_one_reason_each_become_the_mask_of_reasons():
+    text = (
+        "timestamp, index, clocks_throttle_reasons.sw_thermal_slowdown, clocks_event_reasons.hw_thermal_slowdown\n"
+        "2026/11/22 10:00:00.000, 0, Active, Not Active\n"
+        "2026/11/22 10:00:01.000, 0, Active, Active\n"
+        "2026/11/22 10:00:02.000, 0, Not Active, [N/A]\n"
+    )
+    found = nvidia_smi.read_series(io.BytesIO(text.encode()), "n0.csv", {})
+    (mask,) = (one for one in found if one.metric == nvidia_smi.REASONS)
+    assert mask.values.tolist() == [32.0, 96.0, 0.0]

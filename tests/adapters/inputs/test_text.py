@@ -4,6 +4,7 @@ import io
 import os
 
 import pytest
+from click.testing import CliRunner
 
 from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.inputs.messages import known_events
@@ -11,7 +12,8 @@ from skewscope.adapters.inputs.text import read_series, recognise
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.runtime.replay import replay
 from skewscope.kb.loader import catalogue
-from skewscope.kb.problems import InputError
+from skewscope.kb.problems import InputError, NothingKnownError
+from skewscope.tui.cli.main import cli
 
 FORMATS = list(catalogue().formats.values())
 EVENTS = list(catalogue().events.values())
@@ -41,7 +43,13 @@ def test_the_samples_of_a_format_are_read_from_a_file(one):
         assert {f"skewscope_{name.replace('.', '_')}" for name in wanted} <= {series.metric for series in found}
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=[event.id for event in EVENTS])
+def names_its_place(event):
+    """Returns whether a message says by itself of which GPU it speaks, as those that only formats place do not."""
+    labels = {what.label for what in event.fields.values()}
+    return event.entity != "gpu" or bool(labels & {"gpu", "pci_bus_id"})
+
+
+@pytest.mark.parametrize("event", [pytest.param(one, id=one.id) for one in EVENTS if names_its_place(one)])
 def test_an_event_is_found_among_other_lines_and_reported_with_its_words(event, tmp_path):
     line = event.samples[0]
     outcome = answer(tmp_path, f"some line\n2026-11-22 10:00:00 {line}\nanother line\n")
@@ -115,3 +123,35 @@ def test_times_in_many_forms(text, seconds):
 def test_an_unknown_format_is_refused_with_the_list_of_them():
     with pytest.raises(InputError, match="kb list formats"):
         read_series(io.BytesIO(b"x\n"), "x", {"format": "no-such"})
+
+
+def test_one_reading_that_shows_a_gpu_held_down_by_heat_is_a_finding(tmp_path):
+    report = "Timestamp : Sun Nov 22 10:00:20 2026\n" + "".join(
+        f"GPU 00000000:0{number}:00.0\n    Clocks Event Reasons\n        Idle : Not Active\n"
+        f"        SW Thermal Slowdown : {'Active' if number == 2 else 'Not Active'}\n"
+        for number in (1, 2)
+    )
+    (incident,) = answer(tmp_path, report, "n0.txt").incidents
+    assert (incident.condition, incident.name) == ("lost-clock", "n0/gpu1")
+
+
+@pytest.mark.parametrize(
+    ("states", "down"),
+    [("AAAD", ["n0/mlx5_3"]), ("AAAA", []), ("ADDD", []), ("AD", []), ("DDDD", [])],
+    ids=["one of four", "none", "one in use", "too few", "all"],
+)
+def test_a_port_that_is_down_among_others_that_are_up_is_a_finding_and_unused_ones_are_none(tmp_path, states, down):
+    words = {"A": "ACTIVE", "D": "DOWN"}
+    text = "".join(f"link mlx5_{n}/1 state {words[state]}\n" for n, state in enumerate(states))
+    found = answer(tmp_path, text, "n0.txt").incidents
+    assert [(one.condition, one.name) for one in found] == [("link-down", name) for name in down]
+
+
+def test_a_text_that_has_nothing_to_judge_is_read_and_said_to_be_too_little(tmp_path):
+    file = tmp_path / "nccl.log"
+    file.write_text("node-a:100:200 [0] NCCL INFO Using network IB\n")
+    with pytest.raises(NothingKnownError, match="too little to judge"):
+        draft_recording([file])
+    done = CliRunner().invoke(cli, ["diagnose", str(file), "--no-progress"])
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "1 lines of log of nccl" in done.stderr
