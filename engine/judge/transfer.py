@@ -34,7 +34,7 @@ def transfer_judges(now: Any, before: Any) -> None:
 
 def _transfer_judge(now: Any, before: Any, places: Places) -> None:
     copy_items(now, before, ARRAYS, places)
-    copy_fields(now, before, ("_t", "_latest_report"))
+    copy_fields(now, before, ("_t", "_latest_report", "is_known"))
     now._all_reported = before._all_reported and not np.isnan(now._reported_since).any()
     for name in ("_hold_timer", "_clear_timer"):
         _transfer_timer(getattr(now, name), getattr(before, name), places)

@@ -22,9 +22,8 @@ class EventReports:
     cells: JudgedCells
     at: Index = field(default_factory=lambda: np.empty(0, np.intp))
 
-    def __post_init__(self) -> None:
-        self._since: dict[int, float] = {}
-        """When the first message of those that belong together came, by cell, seconds since 1970."""
+    since: dict[int, float] = field(default_factory=dict)
+    """When the first message of those that belong together came, by cell, seconds since 1970."""
 
     def grow(self) -> None:
         """Makes room for new cells."""
@@ -37,12 +36,12 @@ class EventReports:
             return
         for cell, time in zip(new.cells.tolist(), new.time.tolist(), strict=True):
             if self.cells.judgement(cell).role == "event":
-                self._since.setdefault(cell, time)
-        self._since = {cell: since for cell, since in self._since.items() if t - self.cells.time[cell] <= EVENT_S}
+                self.since.setdefault(cell, time)
+        self.since = {cell: since for cell, since in self.since.items() if t - self.cells.time[cell] <= EVENT_S}
 
     def deviations(self) -> Iterator[Deviation]:
         """Yields the events that are present."""
-        for cell, since in sorted(self._since.items()):
+        for cell, since in sorted(self.since.items()):
             signal, place = self.cells.signals[cell], self.cells.places[cell]
             count = float(self.cells.value[cell])
             yield Deviation(signal, place, EVENT, "begins", since, count, 0.0, _message(self.cells.selectors[cell]))

@@ -83,6 +83,8 @@ def transfer_detector(now: SymptomDetector, before: SymptomDetector, entities: E
     copy_fields(now.steps, before.steps, ("next_stop",))
     copy_items(now.steps.pauses, before.steps.pauses, PAUSES, places.of_part(now.steps, before.steps))
     _transfer_flaps(now.states, before.states, places)
+    kept = zip(places.cells.before.tolist(), places.cells.now.tolist(), strict=True)
+    now.events.since = {new: before.events.since[old] for old, new in kept if old in before.events.since}
     if now.links is not None and before.links is not None:
         _transfer_links(now.links, before.links, places)
     _transfer_shares(now.requests, before.requests)

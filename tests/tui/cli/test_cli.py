@@ -23,6 +23,7 @@ CONTRACT = (
     *(
         "decides",
         "summary",
+        "witnesses",
         "elsewhere",
         "competing",
         "explained_by",
