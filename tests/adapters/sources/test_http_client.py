@@ -154,6 +154,7 @@ EMPTY_BLOCK = b"\x00\x00\x00\xff\xff"
         (packed(gzip.compress(b"a 1\n", mtime=0)[:10], EMPTY_BLOCK * 1000), "more than 1000 bytes"),
         (packed(gzip.compress(b"a 1\n", mtime=0)[:-4]), "cut off"),
     ],
+    ids=["more", "much more", "a second stream", "what does not shrink", "empty blocks", "cut off"],
 )
 def test_what_a_gzip_stream_brings_is_counted_whole(page, problem):
     async def go():
