@@ -30,7 +30,7 @@ class DrainLimits:
     """When a node may be drained."""
 
     mode: str = OBSERVE
-    """observe: it is said what would be done, and nothing is; act."""
+    """observe: the command that would be run is printed, and none is run; act: it is run."""
     below: float = 0.3
     """Health below which a node is ill."""
     resume_from: float = 0.8

@@ -422,7 +422,7 @@ class Event:
     name: str
     what: str
     entity: str
-    """What it speaks of: gpu, port, node, engine, rank, group."""
+    """What it is about: gpu, port, node, engine, rank, group."""
     severity: str
     """As its maker states it: info, warning, error or fatal."""
     patterns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Signed links by which a person decides about one proposal: what they say, how they are made and checked. Pure.
+"""Signed links by which a person decides about one proposal: their content, making and checking. Pure.
 
 A link names the action, its revision, the person and its end. The revision changes with each decision, so a link counts
 for one decision at most; it opens nothing else, and no session comes with it.

@@ -18,7 +18,7 @@ SEVERITY_WEIGHTS = {"info": 0.1, "warning": 0.5, "critical": 0.9}
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """Health of an entity: 1 healthy, 0 unusable; well, ill or unknown. Whoever tells it, tells it from here."""
+    """Health of an entity: 1 healthy, 0 unusable; well, ill or unknown."""
 
     kind: str
     name: str

@@ -1,4 +1,4 @@
-"""Messages in texts that events of the catalogue recognise, as counts at the places of which they speak.
+"""Messages in texts that events of the catalogue recognise, as counts at the places that they name.
 
 The first message of each kind and place is kept as a label of its series: the words are the evidence.
 """

@@ -57,7 +57,7 @@ def find_format(lines: list[str]) -> str:
 
 
 def _weigh(found: LineReadings) -> int:
-    """Returns how much a line speaks for a format: most where it gives numbers, a little where it has none to give."""
+    """Returns how well a line fits a format: best where it gives numbers, a little where it has none to give."""
     return NUMBER_WEIGHT if found.readings else int(found.is_mark)
 
 

@@ -83,7 +83,7 @@ class SenderRule:
         return any(self.topology.node_of[member] in sender.nodes for member in self.topology.group[group].members)
 
     def _object_to_selector(self, sender: Sender, key: SeriesKey) -> str:
-        """Objects where a series tells of the rounds of a group to which its port, or the peer, does not belong."""
+        """Objects where a series is of the rounds of a group to which its port, or the peer, does not belong."""
         group = self.topology.group.get(key.selector)
         if group is None or key.signal not in INPUT_SIGNALS or group.name in sender.groups:
             return ""

@@ -14,8 +14,8 @@ OWN_KINDS = ("node", "gpu", "port")
 def find_doubt(incident: Incident, extra: Collection[str] = ()) -> str:
     """Returns why an incident's witnesses do not suffice for an automatic change; '' where they do.
 
-    Two independent witnesses suffice. One alone does only where a node speaks of itself: the worst that a lie can do is
-    to take out the node that tells it.
+    Two independent witnesses suffice. One alone does only where a node reports on itself: the worst that false
+    telemetry can do is to take out the node that sends it.
 
     Args:
         incident: its `witnesses` are the senders on whose telemetry it rests.

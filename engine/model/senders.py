@@ -1,4 +1,4 @@
-"""Who speaks of an entity by itself: the node it lies on, or the front end of a group."""
+"""Which sender reports an entity by default: the node it lies on, or the front end of a group."""
 
 from skewscope.engine.model.topology import Topology
 
@@ -20,7 +20,7 @@ def front_node(group: str, topology: Topology) -> str:
 
 
 def natural_sender(kind: str, entity: str, topology: Topology) -> str:
-    """Returns the sender that speaks of an entity without being appointed: a node, or the entity where it is none."""
+    """Returns the sender that reports an entity where none is declared: a node, or the entity where it is none."""
     if kind in ON_NODE:
         return node_of_entity(entity)
     group, _, member = entity.partition(":")
