@@ -2,14 +2,19 @@
 
 Prints, for months of random faults with and without acting, the share of the demand that was served, and what was done;
 and, for controllers that are killed at each of their steps, what they left behind; the same with persons who decide at
-random instants, two routers over one pool, one of which accepts late, and evictions. Simulated: it proves consistency.
+random instants, two routers over one pool, one of which accepts late, and evictions. `--scenarios N` runs random
+scenarios instead: faults, lies, restarts, persons, other hardware, members that come and go, each with acting and
+without. Simulated: it proves consistency.
 """
 
 import argparse
+import logging
 from collections import Counter
+from dataclasses import dataclass, field
 
 from skewscope.adapters.actions.settings import ActionSettings
-from tests.support.acting_runs import ACT, run_chaos, run_killed, run_month
+from skewscope.adapters.actions.steps import POLICY
+from tests.support.acting_runs import ACT, NOISE, ScenarioResult, run_chaos, run_killed, run_month, try_scenario
 
 
 def print_months(seeds: int, days: float) -> bool:
@@ -65,6 +70,53 @@ def print_chaos(seeds: int) -> bool:
     return not harm
 
 
+@dataclass
+class ScenarioTotals:
+    """What happened in all scenarios so far."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
+    """How wrong acts were judged."""
+    served: float = 0.0
+    observed: float = 0.0
+    worst: float = 0.0
+    """Most that was lost by acting in one scenario, as a share of its demand."""
+
+    def add(self, result: ScenarioResult) -> None:
+        """Counts a scenario."""
+        acting, observing = result.acting, result.observing
+        rows, truth = acting.store.rows, acting.truth
+        self.counts += Counter(scenarios=1, harm=bool(result.harm), changes=len(truth.changes), wrong=len(truth.wrong))
+        self.counts += Counter(kills=acting.kills, decisions=acting.requests)
+        self.counts["wrong by policy"] += sum(rows[id_].approved_by == POLICY for id_ in truth.wrong)
+        self.counts["better"] += observing.availability < acting.availability - NOISE
+        if result.is_worse:
+            self.counts[f"worse: {result.excuse or 'without a reason'}"] += 1
+        self.told.update(truth.describe_outcome(rows[id_]) for id_ in truth.wrong)
+        self.served, self.observed = self.served + acting.availability, self.observed + observing.availability
+        self.worst = max(self.worst, observing.availability - acting.availability)
+
+    def describe(self) -> str:
+        """Returns the totals in lines."""
+        number = self.counts["scenarios"]
+        lines = [f"{count} {name}" for name, count in self.counts.items()]
+        lines += [f"wrong acts that were told as {name!r}: {count}" for name, count in sorted(self.told.items())]
+        shares = f"served: {self.served / number:.5f} with acting, {self.observed / number:.5f} without"
+        return "\n".join([*lines, f"{shares}; at worst {self.worst:.4f} less in one scenario"])
+
+
+def print_scenarios(first: int, number: int) -> bool:
+    """Simulates random scenarios; returns whether none did harm. One that does is explained."""
+    totals = ScenarioTotals()
+    for seed in range(first, first + number):
+        result = try_scenario(seed)
+        totals.add(result)
+        if result.harm:
+            print(result.explain(), flush=True)
+    print(totals.describe())
+    return not totals.counts["harm"]
+
+
 def main() -> int:
     """Runs all campaigns."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -72,7 +124,12 @@ def main() -> int:
     parser.add_argument("--days", type=float, default=30.0)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--chaos", type=int, default=40)
+    parser.add_argument("--scenarios", type=int, default=0, help="run so many random scenarios, and nothing else")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first scenario")
     asked = parser.parse_args()
+    if asked.scenarios:
+        logging.disable(logging.CRITICAL)
+        return 0 if print_scenarios(asked.first, asked.scenarios) else 1
     good = [print_kills(asked.kills), print_chaos(asked.chaos), print_months(asked.seeds, asked.days)]
     return 0 if all(good) else 1
 

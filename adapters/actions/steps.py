@@ -428,15 +428,22 @@ class ActionSteps:
         return await self.readings.probe_in_place(target, action, peers, t, self.settings.timing.probe_every)
 
     async def _confirm(self, target: Target, action: Action, probe: MemberComparison | None) -> str:
-        """Returns what shows the effect of a change beside the signals of the diagnosis; '' for nothing."""
+        """Returns what shows the effect of a change beside the signals of the diagnosis; '' for nothing.
+
+        A probe that finds the member well outweighs the router: that only shows that the pool is quicker without what
+        the member was given, such as long prompts.
+        """
         if action.state != APPLIED:
             return ""
         t = self.view.t
         await self.readings.sample(target, t)
+        latest = probe or self.readings.latest(action.reason.incident, t)
+        is_new = latest is not None and action.applied_at is not None and latest.t > action.applied_at
+        if is_new and latest is not None and latest.contradicts(action.reason.loss):
+            return ""
         if by_router := self.readings.confirm_by_router(target, action, t):
             return by_router
-        latest = probe or self.readings.latest(action.reason.incident, t)
-        if latest is not None and action.applied_at is not None and latest.t > action.applied_at:
+        if is_new and latest is not None:
             return latest.describe() if latest.is_slower else ""
         follows = action.witness and action.seen_in_traffic
         return f"before the change: {action.witness}; it gets no work any more" if follows else ""

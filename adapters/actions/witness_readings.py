@@ -30,8 +30,9 @@ MAX_PEERS = 2
 ROUNDS = 3
 """Probes before a change, of which the median counts; the first is enough where it is far beyond the limit."""
 FAR = 2.0
-MAX_PROBES = 15
-"""Probes of one member within a minute."""
+MAX_PROBES, MAX_PEER_PROBES = 15, 60
+"""Probes of one member within a minute: of one that is accused, and in all. A peer is well, and is compared with each
+member that is not: were it to get no more, the proposals of some would keep others from being found well."""
 FRESH = 60.0
 """Seconds for which a comparison counts."""
 ASK_AGAIN = 20.0
@@ -78,7 +79,7 @@ class WitnessReadings:
         times: list[float] = []
         for peer in sorted(peers)[:MAX_PEERS]:
             try:
-                seconds = await self._probe_once(target, peer, t)
+                seconds = await self._probe_once(target, peer, t, MAX_PEER_PROBES)
             except TargetError:
                 continue
             if seconds is None:
@@ -87,7 +88,7 @@ class WitnessReadings:
         if not times:
             return None
         try:
-            mine = await self._probe_once(target, member, t)
+            mine = await self._probe_once(target, member, t, MAX_PROBES)
         except TargetError:
             mine = float("inf")
         return None if mine is None else MemberComparison(PROBE, t, mine, median(times))
@@ -120,9 +121,9 @@ class WitnessReadings:
         while len(self._comparisons) > MAX_INCIDENTS:
             del self._comparisons[next(iter(self._comparisons))]
 
-    async def _probe_once(self, target: Target, member: str, t: float) -> float | None:
-        past = self._probes.setdefault((target.name, member), deque(maxlen=MAX_PROBES))
-        if len(past) == MAX_PROBES and 0.0 <= t - past[0] < 60.0:
+    async def _probe_once(self, target: Target, member: str, t: float, most: int) -> float | None:
+        past = self._probes.setdefault((target.name, member), deque(maxlen=MAX_PEER_PROBES))
+        if len(past) >= most and 0.0 <= t - past[-most] < 60.0:
             return None
         past.append(t)
         return await target.probe(member)
@@ -168,14 +169,22 @@ class WitnessReadings:
         return compare_times(ROUTER, t, mine, [times[peer] for peer in peers if peer in times])
 
     def confirm_by_router(self, target: Target, action: Action, t: float) -> str:
-        """Returns what the router's own counts say for the effect of a change in place; '' where they do not."""
+        """Returns what the router's own counts say for the effect of a change in place; '' where they do not.
+
+        The member was slower than its peers there, and the pool is quicker without it: a pool may also have been slow
+        because of others, which are well by now.
+        """
         if action.started_at is None or action.applied_at is None:
             return ""
         samples = self._samples(target, action.started_at - FRESH, action.started_at)
-        others = [time for name, time in estimate_times(samples).items() if name != action.change.member]
+        times = estimate_times(samples)
+        mine = [times.pop(action.change.member)] if action.change.member in times else []
+        accused = compare_times(ROUTER, t, mine, list(times.values()))
         before = estimate_pool_time(samples)
         after = estimate_pool_time(self._samples(target, action.applied_at + SETTLE, t))
-        if before is None or after is None or not others or not has_recovered(before, median(others), after):
+        if accused is None or not accused.is_slower or before is None or after is None:
+            return ""
+        if not has_recovered(before, accused.peers, after):
             return ""
         return f"requests take {after:.2f} s at the router, {before:.2f} s before"
 

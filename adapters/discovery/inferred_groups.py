@@ -100,8 +100,8 @@ class GroupFinder:
         if labels.hosts and not members:
             members = sorted(labels.hosts)
             self.assumptions.append(Assumption("the order of ranks", "names of hosts with the label `group`", GUESS))
-        elif served and not members and front:
-            members = [front]
+        elif served and not members:
+            members = [front or self._stand_in(name)]
         elif not served and not members:
             members = self._job_members(name, gpus)
         kind = labels.kind or ("tensor-parallel" if served else "data-parallel")
@@ -114,9 +114,14 @@ class GroupFinder:
     def _job_members(self, name: str, gpus: Mapping[str, int]) -> list[str]:
         """Returns the members of a job whose series name no rank: all nodes with GPUs, else one that stands for it."""
         members = sorted(node for node, number in gpus.items() if number)
-        what = f"all nodes with GPUs work for {name}" if members else f"a node that stands for all of {name}"
-        self.assumptions.append(Assumption(what, "no label of a rank", GUESS))
-        return members or [_valid_name(f"{name}-nodes")]
+        if members:
+            self.assumptions.append(Assumption(f"all nodes with GPUs work for {name}", "no label of a rank", GUESS))
+        return members or [self._stand_in(name)]
+
+    def _stand_in(self, name: str) -> str:
+        """Returns the name of a node that stands for those of a group, which no label names."""
+        self.assumptions.append(Assumption(f"a node that stands for all of {name}", "no label of a node", GUESS))
+        return _valid_name(f"{name}-nodes")
 
     def _engine_groups(self, gpus: Mapping[str, int]) -> list[GroupDraft]:
         """Returns a group for each serving engine, in pools of those that serve the same model."""

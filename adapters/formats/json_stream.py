@@ -31,26 +31,17 @@ def iter_members(stream: BinaryIO, file: str, arrays: Collection[str]) -> Iterat
     Raises:
         InputError: the text is no JSON object, is cut off, or an element is too large.
     """
-    reader = _JsonReader(stream, file)
+    reader = JsonReader(stream, file)
     reader.expect("{")
-    if reader.take_if("}"):
-        return
-    while True:
-        name = reader.value()
-        if not isinstance(name, str):
-            raise reader.error(f"{name!r:.40}", "the name of a member")
-        reader.expect(":")
-        if name in arrays and reader.take_if("["):
-            yield from ((name, element) for element in reader.elements())
-        else:
-            yield name, reader.value()
-        if reader.take_if("}"):
-            return
-        reader.expect(",")
+    yield from reader.members(arrays)
+
+
+class CutOffError(InputError):
+    """The text ends inside a value."""
 
 
 @dataclass
-class _JsonReader:
+class JsonReader:
     """A window on the text of a stream."""
 
     stream: BinaryIO
@@ -64,8 +55,57 @@ class _JsonReader:
 
     def error(self, found: str, expected: str, hint: str = "") -> InputError:
         """Returns the error of the current place."""
+        return InputError([self._problem(found, expected, hint)])
+
+    def _problem(self, found: str, expected: str, hint: str) -> Problem:
         line = self.line + self.text.count("\n", 0, self.at)
-        return InputError([Problem(self.file, line, "", found, expected, hint)])
+        return Problem(self.file, line, "", found, expected, hint)
+
+    def _cut_off(self, expected: str) -> CutOffError:
+        return CutOffError([self._problem("the end of the file", expected, TRUNCATED)])
+
+    def documents(self, objects: Collection[str], arrays: Collection[str]) -> Iterator[tuple[int, str, Any]]:
+        """Yields (number of the document, name, value) of the members of the values that follow one another.
+
+        An element of an array that is a document of its own has the name ''. A member in `objects` that is an object is
+        yielded as its members; one in `arrays`, of a document or of such a member, as its elements.
+
+        Raises:
+            InputError: the text is no JSON objects or arrays, an element is too large, or (CutOffError) the text ends
+                inside a value.
+        """
+        number = 0
+        while not self.is_at_end():
+            if self.take_if("["):
+                yield from ((number, "", element) for element in self.elements())
+            else:
+                self.expect("{")
+                yield from ((number, *member) for member in self.members(arrays, objects))
+            number += 1
+
+    def is_at_end(self) -> bool:
+        """Returns whether only blanks are left."""
+        self._skip_space()
+        return self.at >= len(self.text)
+
+    def members(self, arrays: Collection[str], objects: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+        """Yields the members of an object whose brace was taken; see `documents`."""
+        if self.take_if("}"):
+            return
+        while True:
+            name = self.value()
+            if not isinstance(name, str):
+                raise self.error(f"{name!r:.40}", "the name of a member")
+            self.expect(":")
+            if name in arrays and self.take_if("["):
+                yield from ((name, element) for element in self.elements())
+            elif name in objects and self.take_if("{"):
+                yield from self.members(arrays)
+            else:
+                yield name, self.value()
+            if self.take_if("}"):
+                return
+            self.expect(",")
 
     def elements(self) -> Iterator[Any]:
         """Yields the elements of an array whose bracket was taken."""
@@ -84,7 +124,7 @@ class _JsonReader:
             try:
                 value, end = self._decoder.raw_decode(self.text, self.at)
             except RecursionError:
-                raise self.error("values nested too deeply", "a flat trace") from None
+                raise self.error("values nested too deeply", "flatter ones") from None
             except ValueError as error:
                 if self.is_over:
                     raise self._broken(error) from None
@@ -98,7 +138,7 @@ class _JsonReader:
     def _broken(self, error: ValueError) -> InputError:
         at = error.pos if isinstance(error, json.JSONDecodeError) else self.at
         if at >= len(self.text.rstrip()) or str(error).startswith("Unterminated"):
-            return self.error("the end of the file", "the rest of the trace", TRUNCATED)
+            return self._cut_off("the rest of it")
         self.at = at
         return self.error(f"{self.text[at : at + 40]!r}", "JSON")
 
@@ -110,7 +150,7 @@ class _JsonReader:
         """
         if not self.take_if(mark):
             found = self.text[self.at : self.at + 40]
-            raise self.error(repr(found) if found else "the end of the file", repr(mark), "" if found else TRUNCATED)
+            raise self.error(repr(found), repr(mark)) if found else self._cut_off(repr(mark))
 
     def take_if(self, mark: str) -> bool:
         """Takes a mark if it comes next; returns whether it does."""

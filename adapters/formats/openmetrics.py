@@ -283,12 +283,17 @@ class ExpositionReader:
         none = SeriesTarget(-1)
         targets = [each[n] if len(each) > n else none for each in self._targets]
         numbers = np.array([target.number for target in targets], np.int32)[slots]
-        values = values * np.array([target.scale for target in targets])[slots]
         blanks = np.array([target.has_blanks for target in targets])
         if blanks.any():
-            values = np.where(blanks[slots] & np.isin(values, BLANK_VALUES), np.nan, values)
+            values = np.where(blanks[slots], drop_blanks(values), values)
+        values = values * np.array([target.scale for target in targets])[slots]
         wanted = numbers >= 0
         return Block(times[wanted], numbers[wanted], values[wanted])
+
+
+def drop_blanks(values: F64) -> F64:
+    """Returns values of DCGM, with NaN for those that stand for no value."""
+    return np.where(np.isin(values, BLANK_VALUES), np.nan, values)
 
 
 def list_series(stream: ByteStream, file: str) -> Iterator[tuple[str, Labels]]:

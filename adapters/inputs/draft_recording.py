@@ -44,6 +44,7 @@ TOPOLOGY_FILE, MAPPING_FILE = "topology.yaml", "mapping.yaml"
 INPUT_FOLDER = "inputs"
 MAX_EXPLAINED = 3
 HOST_AND_PORT = re.compile(r"[\w.-]+:\d{1,5}")
+PLACING_LABELS = ("node", "host", "instance", "replica", "group", "rank")
 NOTE = "written by skewscope diagnose"
 
 
@@ -104,7 +105,7 @@ def draft_recording(
         return DraftRecording(readable, text, (*told, *years), scan.unknown, skipped, "", False)
     draft = infer_topology(scan.series)
     draft.assumptions = [*told, *_without_own_labels(draft, scan), *years]
-    _check_found(draft, paths, scan.unknown, raw)
+    _check_found(draft, paths, scan, raw)
     text = render_draft(draft)
     read, digest = parse_topology_file(text, TOPOLOGY_FILE)
     whole = replace(raw, topology=read, topology_hash=digest, inputs=tuple(scan.inputs))
@@ -201,11 +202,17 @@ def _place_capture(source: Input, topology: Topology) -> Input:
     raise InputError([Problem(source.path, 0, "", "a capture of an unknown port", expected, hint)])
 
 
-def _check_found(draft: TopologyDraft, paths: Sequence[Path], unknown: Counter[str], recording: Recording) -> None:
+def _check_found(draft: TopologyDraft, paths: Sequence[Path], scan: SeriesScan, recording: Recording) -> None:
     """Raises InputError where no series says of what it is."""
     if draft.nodes:
         return
+    unknown = scan.unknown
     where = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+    if scan.known:
+        metrics = join_names(sorted({one.metric for one in scan.series}), 3)
+        found = f"{scan.known} series of known metrics ({metrics}), none of which says where it was measured"
+        hint = "In a mapping file, `entity: {node: NAME}` adds one: docs/mapping.md shows how."
+        raise InputError([Problem(where, 0, "", found, f"one of the labels {', '.join(PLACING_LABELS)}", hint)])
     names = [name for name, _ in unknown.most_common() if not is_needless(name)] or sorted(unknown)
     found = f"no metric that is known, but {len(names)} others ({join_names(names, 3)})" if unknown else "no series"
     line = f", with lines such as {mapping_line(names[0], 'SIGNAL')}" if names else ""

@@ -16,7 +16,7 @@ import numpy as np
 
 from skewscope.adapters.formats.bounds import SAMPLES
 from skewscope.adapters.formats.compression import open_stream
-from skewscope.adapters.formats.openmetrics import MAX_SECONDS
+from skewscope.adapters.formats.openmetrics import MAX_SECONDS, drop_blanks
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -159,7 +159,7 @@ def _map_series(
         Block(
             series.times,
             np.full(len(series.times), registry.register(each.key, each.rank), np.int32),
-            series.values * each.scale,
+            (drop_blanks(series.values) if each.has_blanks else series.values) * each.scale,
         )
         for each in mapped
     ]

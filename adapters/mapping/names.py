@@ -47,7 +47,7 @@ PAGE_EXPORTERS = frozenset(
             "llm_d",
         ),
         *("nccl_inspector", "node_exporter", "node_exporter_ib", "nvidia_smi_exporter", "omnistat"),
-        *("sglang", "skewscope_agent", "tgi", "triton", "trtllm_serve", "vllm"),
+        *("sglang", "skewscope_agent", "telegraf", "tgi", "triton", "trtllm_serve", "vllm"),
     )
 )
 # A name that several signals claim serves them all; a signal that several names deliver is taken from the name of
@@ -67,7 +67,16 @@ ORIGIN_LABELS = frozenset(
     (
         *("job", *NODE_LABELS[:-1], "node", "endpoint", "namespace", "pod", "container", "service", "cluster"),
         *("prometheus", "UUID", "uuid", "GPU_UUID", "pci_bus_id", "pciBusId", "modelName", "model_name"),
-        *("serial", "serial_number", "SERIAL_NUMBER", "card_model", "card_series", "card_vendor"),
+        *(
+            "serial",
+            "serial_number",
+            "SERIAL_NUMBER",
+            "card_model",
+            "card_series",
+            "card_vendor",
+            "pstate",
+            "compute_mode",
+        ),
         *("driver_version", "deployment_mode", *DEVICE_LABELS, *GPU_LABELS),
     )
 )

@@ -75,8 +75,8 @@ class ReplayResult:
 
     @property
     def is_enough(self) -> bool:
-        """Whether no incident means that all is well: at least half of the signals could be judged."""
-        return bool(self.judged) and 2 * len(self.judged) >= len(self.signals)
+        """Whether no incident means that all is well: at least half of the signals could be judged, for a while."""
+        return self.duration_s > 0 and bool(self.judged) and 2 * len(self.judged) >= len(self.signals)
 
 
 @contextmanager

@@ -1,11 +1,14 @@
 """Runs of a simulated pool under random faults, with a controller that is killed, and calls that fail."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from skewscope.adapters.actions.settings import ActionSettings
+from skewscope.adapters.actions.steps import POLICY
 from skewscope.engine.actions.limits import ActionLimits
 from tests.support.acting_chaos import ChaosWorld
+from tests.support.acting_fleet import FleetWorld, simulate_scenario
+from tests.support.acting_scenarios import ActingScenario, draw_scenario
 from tests.support.acting_time import run_virtual
 from tests.support.acting_world import ActingWorld, KilledError, SimulatedFault, draw_faults
 
@@ -79,3 +82,49 @@ def run_month(seed: int, settings: ActionSettings, replicas: int = 4, days: floa
     world.router.trouble = misbehave
     world.run(86400.0 * days + 7200)
     return world
+
+
+NOISE = 0.001
+"""Share of the demand by which two runs of a scenario may differ without a cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioResult:
+    """One scenario, simulated with acting and without."""
+
+    scenario: ActingScenario
+    acting: FleetWorld
+    observing: FleetWorld
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether less of the demand was served with acting."""
+        return self.acting.availability < self.observing.availability - NOISE
+
+    @property
+    def excuse(self) -> str:
+        """Why acting may serve less: what nobody could foresee, or what a person decided; '' for no such reason."""
+        truth, rows = self.acting.truth, self.acting.store.rows
+        if any(rows[id_].approved_by != POLICY for id_ in truth.wrong):
+            return "a person approved a wrong act"
+        return "a second member became slow while one was out" if truth.second_faults else ""
+
+    @property
+    def harm(self) -> tuple[str, ...]:
+        """What must not happen, one sentence each."""
+        shares = f"{self.acting.availability:.4f} served, {self.observing.availability:.4f} without acting"
+        worse = (shares,) if self.is_worse and not self.excuse else ()
+        touched = ("something was changed in the mode observe",) if self.observing.truth.changes else ()
+        return (*self.acting.truth.harm, *worse, *touched)
+
+    def explain(self) -> str:
+        """Returns the seed, what went wrong, and all that happened, in lines."""
+        actions = [f"{each.title}: {each.history[-1][1]}" for each in self.acting.store.rows.values()]
+        parts = [f"seed {self.scenario.seed}: {'; '.join(self.harm)}", self.scenario.describe(), *actions]
+        return "\n  ".join(parts)
+
+
+def try_scenario(seed: int) -> ScenarioResult:
+    """Returns how a random scenario ends with acting and without."""
+    scenario = draw_scenario(seed)
+    return ScenarioResult(scenario, simulate_scenario(scenario), simulate_scenario(scenario, "observe"))

@@ -281,10 +281,34 @@ def sglang_log() -> str:
     return "\n".join([*rows, ""])
 
 
+def prometheus_json() -> str:
+    """Returns the answer of query_range on two servers, of which one is asked for too much."""
+    result = []
+    for host in "ab":
+        rows = [(t, running, waiting, usage) for t, running, waiting, usage in loads() if host == "a" or t < 600]
+        rows += [(t, *rows[t // 10 % 60][1:]) for t in range(600, 1200, 10) if host == "b"]
+        for column, name in enumerate(("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"), 1):
+            metric = {"__name__": f"vllm:{name}", "instance": f"{host}:8000", "job": "vllm", "model_name": "m"}
+            result.append({"metric": metric, "values": [[START + row[0], str(row[column])] for row in rows]})
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    return json.dumps(answer) + "\n"
+
+
+def influx_lines() -> str:
+    """Returns what Telegraf writes of GPUs of which one gets hot at 120 s."""
+    return "".join(
+        f"nvidia_smi,host=n0,index={gpu},name=NVIDIA\\ H100,uuid=GPU-{gpu} clocks_current_sm={900 if hot else 1410}i,"
+        f"power_draw={power:.2f},temperature_gpu={91 if hot else 62}i,utilization_gpu={busy}i {(START + t) * 1e9:.0f}\n"
+        for t, gpu, _, power, busy, _ in gpu_rows()
+        for hot in [gpu == 5 and t >= 120]
+    )
+
+
 INCIDENTS = {
     "dcgmi-dmon": ("n0.txt", dcgmi_dmon),
     "deepspeed-log": ("train.log", deepspeed_log),
     "ethtool-statistics": ("n0-ens1f0np0.txt", ethtool_statistics),
+    "influx-lines": ("telegraf.influx", influx_lines),
     "infiniband-counters": ("n0.txt", infiniband_counters),
     "llamafactory-log": ("trainer_log.jsonl", llamafactory_log),
     "megatron-log": ("train.log", megatron_log),
@@ -294,6 +318,7 @@ INCIDENTS = {
     "nvidia-smi": ("n0.csv", nvidia_smi),
     "nvidia-smi-dmon": ("n0.txt", nvidia_smi_dmon),
     "nvidia-smi-table": ("n0.txt", nvidia_smi_table),
+    "prometheus-json": ("queue.json", prometheus_json),
     "sglang-log": ("sglang.log", sglang_log),
     "step-log": ("train.log", step_log),
     "swift-log": ("logging.jsonl", swift_log),

@@ -242,6 +242,28 @@ STEP_LINES = (
     *TORCHTITAN.splitlines()[1:4],
 )
 
+PROMETHEUS_JSON = """\
+{
+  "status": "success",
+  "data": {"resultType": "matrix", "result": [
+    {"metric": {"__name__": "vllm:num_requests_waiting", "instance": "a:8000"}, "values": [[1795341600, "0"],
+      [1795341615.5, "1e+01"]]}
+  ]}
+}
+{"status":"success","data":{"resultType":"vector","result":[
+  {"metric":{"__name__":"DCGM_FI_DEV_GPU_UTIL","Hostname":"n0","gpu":"0"},"value":[1795341600,"97"]}]}}
+{"metric":{"__name__":"vllm:num_requests_running","instance":"a:8000"},"values":[1,2.5],\
+"timestamps":[1795341600000,1795341615000]}
+"""
+
+INFLUX_LINES = """\
+# written by telegraf
+nvidia_smi,host=n0,index=0,name=NVIDIA\\ H100\\,\\ SXM5,uuid=GPU-0 clocks_current_sm=1980i,power_draw=631.9,v="5 8,0" \
+1795341600000000000
+net,host=n0,interface=eth0 bytes_recv=12i,bytes_sent=1e3 1795341600000000000
+cpu,cpu=cpu-total,host=n0 usage_idle=25,usage_user=70.5 1795341600000000000
+"""
+
 ARTEFACTS = {
     "megatron-log": MEGATRON,
     "nemo-log": NEMO,
@@ -258,6 +280,8 @@ ARTEFACTS = {
     "dcgmi-dmon": DCGMI_DMON,
     "ethtool-statistics": ETHTOOL,
     "infiniband-counters": INFINIBAND,
+    "prometheus-json": PROMETHEUS_JSON,
+    "influx-lines": INFLUX_LINES,
     "vllm-log": VLLM,
     "sglang-log": SGLANG,
 }

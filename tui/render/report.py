@@ -120,6 +120,8 @@ def quiet_sentence(signals: int, sources: Iterable["SourceState"]) -> str:
 
 def too_little_sentence(outcome: "ReplayResult") -> str:
     """Returns that nothing can be said of most signals, which ones, and what would let them be judged."""
+    if not outcome.duration_s:
+        return "too little to judge: all samples are of one moment; a second reading some seconds later helps."
     unjudged = [name for name in outcome.signals if name not in outcome.judged]
     judged = f", and {len(outcome.judged)} of {len(outcome.signals)} look normal" if outcome.judged else ""
     return (

@@ -3,7 +3,7 @@
 import pytest
 
 from skewscope.adapters.actions.settings import ActionSettings
-from tests.support.acting_runs import ACT, run_chaos, run_killed, run_month
+from tests.support.acting_runs import ACT, run_chaos, run_killed, run_month, try_scenario
 
 
 @pytest.mark.slow
@@ -61,3 +61,26 @@ def test_a_month_with_acting_is_at_least_as_available_as_one_without(replicas):
     assert acting.availability >= observing.availability
     assert acting.fewest_in_use >= replicas // 2 + 1
     assert acting.is_restored()
+
+
+SEEDS = (0, 2, 12, 16, 19, 21, 51, 54, 58, 63, 66, 67, 79, 81, 88)
+"""Among them lies, long prompts, other hardware, deaths, persons, members that come and go, and clocks that are set."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_scenario_does_no_harm(seed):
+    result = try_scenario(seed)
+    assert not result.harm, result.explain()
+
+
+def test_wrong_acts_are_among_the_scenarios_and_never_count_as_helped():
+    results = [try_scenario(seed) for seed in (66, 79)]
+    wrong = [each.acting.store.rows[id_] for each in results for id_ in each.acting.truth.wrong]
+    assert {each.outcome for each in wrong} == {"not helped"}
+
+
+@pytest.mark.slow
+def test_a_hundred_random_scenarios_do_no_harm():
+    results = [try_scenario(seed) for seed in range(100)]
+    assert not [each.explain() for each in results if each.harm]
+    assert sum(len(each.acting.truth.changes) for each in results) >= 80

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from skewscope.adapters.actions.witness_readings import MAX_PROBES, WitnessReadings, list_peers
 from skewscope.adapters.targets.common.base import TargetError
-from skewscope.engine.actions.comparison import MemberLoad
+from skewscope.engine.actions.comparison import MemberComparison, MemberLoad
 from tests.support.acting_world import ActingWorld, SimulatedFault
 from tests.support.actions import T0, build_action
 
@@ -71,6 +71,14 @@ def test_a_member_that_is_out_has_a_probe_also_where_it_does_not_answer():
     assert readings.has_probe("i-1", t + 61, 60.0)
 
 
+def test_a_peer_is_compared_with_several_members_in_a_minute():
+    world, _ = make()
+    readings = WitnessReadings(world.coordinator.planner)
+    for n in range(MAX_PROBES):
+        assert asyncio.run(readings.probe(world.router, "r2", ("r0",), T0 + n))
+    assert asyncio.run(readings.probe(world.router, "r1", ("r0",), T0 + MAX_PROBES))
+
+
 def test_one_that_does_not_answer_is_slow_and_peers_that_do_not_say_nothing():
     world, action = make()
 
@@ -124,6 +132,7 @@ def test_the_counts_of_a_router_stand_in_for_a_probe_and_show_the_effect():
     found = readings.latest("i-1", world.t)
     assert (found.witness, found.member, found.peers) == ("router", 2.5, 0.5)
     begun = replace(action, started_at=world.t, applied_at=world.t)
+    other = replace(begun, change=replace(begun.change, member="r1"))
     waiting["r2"] = 0.0
     pass_time(5, {"r0": 6, "r1": 6, "r2": 0})
     assert readings.confirm_by_router(world.router, begun, world.t) == ""
@@ -132,6 +141,21 @@ def test_the_counts_of_a_router_stand_in_for_a_probe_and_show_the_effect():
     assert readings.confirm_by_router(world.router, begun, world.t) == (
         "requests take 0.48 s at the router, 1.17 s before"
     )
+    assert readings.confirm_by_router(world.router, other, world.t) == "", "the pool was slow because of r2"
+
+
+def test_a_probe_that_finds_a_member_well_outweighs_the_counts_of_a_router():
+    world, action = make(replace(SLOW, speed=1.0))
+    steps = world.coordinator.steps
+    steps.readings.confirm_by_router = lambda *_: "requests take 0.48 s at the router, 1.17 s before"
+    begun = replace(action.move(world.t, "applied", "accepted"), applied_at=world.t - 10.0)
+    begun = replace(begun, reason=replace(begun.reason, loss=0.9))
+
+    def confirm(member):
+        return asyncio.run(steps._confirm(world.router, begun, MemberComparison("probe", world.t, member, 0.5)))
+
+    assert confirm(0.5) == ""
+    assert confirm(5.0) == "requests take 0.48 s at the router, 1.17 s before"
 
 
 def test_a_router_that_cannot_be_read_is_no_witness():
