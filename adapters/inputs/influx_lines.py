@@ -10,9 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple
 
+import numpy as np
+
+from skewscope.adapters.formats.bounds import SAMPLES, SERIES
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.file_origin import join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.text import OWN_TIME, own_time
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, ethtool_metric
@@ -20,10 +23,11 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
 LABEL = "Influx line protocol, as Telegraf writes it"
-ESCAPED = r"(?:[^\s,=\\]|\\.)"
+ESCAPED = r"(?:[^\s,=\\]++|\\.)"
+KEY = re.compile(r"((?:[^\s\\]++|\\.)++) +")
 MEASUREMENT = re.compile(r"(?:[^\s,=\\#]|\\.)(?:[^\s,=\\]|\\.)*")
-TAG = re.compile(rf",({ESCAPED}+)=({ESCAPED}*)")
-FIELD = re.compile(rf'({ESCAPED}+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))(,|(?=\s|$))')
+TAG = re.compile(rf",({ESCAPED}++)=({ESCAPED}*+)")
+FIELD = re.compile(rf'({ESCAPED}++)=(?:"((?:[^"\\]++|\\.)*+)"|([^\s,"]++))(,|(?=\s|$))')
 NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)[iu]?")
 TIME = re.compile(r"\s+(\d{1,19})\s*")
 BACKSLASH = re.compile(r"\\([,= \\])")
@@ -36,40 +40,57 @@ PER_SECOND = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (1e20, 1e9))
 GPU_TAGS = {"nvidia_smi": "index", "amd_rocm_smi": "name"}
 """By measurement: the tag that says which GPU it is."""
 IDLE, BUSY = "cpu_usage_idle", "skewscope_host_cpu_util"
+"""Share of time that is idle, in percent, and the metric of the rest."""
+ALL_CORES = "cpu-total"
 PLAIN_FIELDS = ("gauge", "counter", "value", "untyped")
 """Fields of a measurement that is itself named as the metric."""
 EXPECTED = "`measurement,tag=text field=1 1795341600000000000`"
+MAX_SHOWN = 60
 MAX_DAMAGED = 0.01
 """Share of lines that are left out with a note; with more, the file is no line protocol."""
 
 
-class Point(NamedTuple):
-    """One line: a measurement with its tags and the fields that are numbers."""
+class SeriesName(NamedTuple):
+    """What a line measures."""
 
     measurement: str
-    tags: dict[str, str]
+    tags: Mapping[str, str]
+
+
+class Point(NamedTuple):
+    """One line."""
+
+    key: str
+    """The text of measurement and tags."""
     fields: dict[str, float]
+    """Those that are numbers."""
     time: float | None
     """Seconds since 1970; None where the line has none."""
 
 
-def parse_point(text: str) -> Point | None:
-    """Returns the point of a line; None where it is none."""
-    match = MEASUREMENT.match(text)
+def parse_name(key: str) -> SeriesName | None:
+    """Returns the measurement and the tags of a key; None where it is none."""
+    match = MEASUREMENT.match(key)
     if match is None:
         return None
     tags, at = {}, match.end()
-    while tag := TAG.match(text, at):
+    while tag := TAG.match(key, at):
         tags[unescape(tag[1])] = unescape(tag[2])
         at = tag.end()
-    if text[at : at + 1] != " ":
+    return SeriesName(unescape(match[0]), tags) if at == len(key) else None
+
+
+def parse_point(text: str) -> Point | None:
+    """Returns the point of a line, whose key is not checked; None where it is none."""
+    match = KEY.match(text)
+    if match is None:
         return None
-    fields, at = _parse_fields(text, at + len(text[at:]) - len(text[at:].lstrip(" ")))
+    fields, at = _parse_fields(text, match.end())
     rest = text[at:]
     time = TIME.fullmatch(rest)
     if fields is None or (rest.strip() and time is None):
         return None
-    return Point(unescape(match[0]), tags, fields, _to_seconds(int(time[1])) if time else None)
+    return Point(match[1], fields, _to_seconds(int(time[1])) if time else None)
 
 
 def _parse_fields(text: str, at: int) -> tuple[dict[str, float] | None, int]:
@@ -96,31 +117,27 @@ def unescape(text: str) -> str:
     return BACKSLASH.sub(r"\1", text) if "\\" in text else text
 
 
-def list_metrics(point: Point) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Yields name, labels and value of each metric of a point, as exporters and the catalogue call them."""
-    labels = _to_labels(point)
-    is_histogram = {"sum", "count"} <= point.fields.keys()
-    for name, value in point.fields.items():
-        if is_histogram and (name == "+Inf" or NUMBER.fullmatch(name)):
-            yield f"{point.measurement}_bucket", {**labels, "le": name}, value
-            continue
-        metric = f"{point.measurement}_{name}"
-        if point.measurement == "ethtool":
-            metric = ethtool_metric(name)
-        elif point.measurement == "prometheus":
-            metric = name
-        elif name in PLAIN_FIELDS:
-            metric = point.measurement
-        if metric != IDLE:
-            yield metric, labels, value
-        elif labels.get("cpu", "cpu-total") == "cpu-total":
-            yield BUSY, {label: text for label, text in labels.items() if label != "cpu"}, 1 - value / 100
+def map_field(name: SeriesName, field_name: str, *, is_histogram: bool) -> tuple[str, dict[str, str]]:
+    """Returns metric and labels of a field, as exporters and the catalogue call them; no metric for one without use."""
+    labels = _to_labels(name)
+    if is_histogram and (field_name == "+Inf" or NUMBER.fullmatch(field_name)):
+        return f"{name.measurement}_bucket", {**labels, "le": field_name}
+    if name.measurement == "ethtool":
+        return ethtool_metric(field_name), labels
+    if name.measurement == "prometheus":
+        return field_name, labels
+    if field_name in PLAIN_FIELDS:
+        return name.measurement, labels
+    metric = f"{name.measurement}_{field_name}"
+    if metric != IDLE:
+        return metric, labels
+    return (BUSY, labels) if labels.pop("cpu", ALL_CORES) == ALL_CORES else ("", {})
 
 
-def _to_labels(point: Point) -> dict[str, str]:
+def _to_labels(name: SeriesName) -> dict[str, str]:
     """Returns the tags as labels: the GPU by its usual name, the scraped address in place of Telegraf's own host."""
-    labels = dict(point.tags)
-    if tag := GPU_TAGS.get(point.measurement, ""):
+    labels = dict(name.tags)
+    if tag := GPU_TAGS.get(name.measurement, ""):
         labels["gpu"] = labels.pop(tag, "").removeprefix("card")
         labels.pop("name", "")
     if address := labels.pop("url", "").rpartition("//")[2].partition("/")[0]:
@@ -132,8 +149,13 @@ def _to_labels(point: Point) -> dict[str, str]:
 def recognise(head: bytes, _name: str) -> bool:
     """Returns whether the first lines of a file are line protocol with tags or times."""
     lines = [line for line in decode_head(head)[:5] if line and not line.startswith("#")]
-    points = [parse_point(line) for line in (lines[:-1] or lines)]
-    return bool(points) and all(each and each.fields and (each.time or each.tags) for each in points)
+    return bool(lines) and all(map(_is_clear, lines[:-1] or lines))
+
+
+def _is_clear(line: str) -> bool:
+    point = parse_point(line)
+    name = parse_name(point.key) if point else None
+    return bool(point and name and point.fields and (point.time or name.tags))
 
 
 def read_series(file: BinaryIO, name: str, _labels: Mapping[str, str]) -> list[LabelledSeries]:
@@ -142,7 +164,7 @@ def read_series(file: BinaryIO, name: str, _labels: Mapping[str, str]) -> list[L
     Raises:
         InputError: it is no line protocol.
     """
-    reader = PointReader(name, SeriesCollector(name))
+    reader = PointReader(name)
     for number, text in read_lines(file, name):
         if text and not text.startswith("#"):
             reader.read_line(number, text)
@@ -154,28 +176,47 @@ class PointReader:
     """Reads the lines of one file."""
 
     file: str
-    collector: SeriesCollector
     points: int = 0
     untimed: int = 0
     damaged: list[tuple[int, str]] = field(default_factory=list)
     """Line and text of each line that is no point."""
     last_line: int = 0
+    _names: dict[str, SeriesName | None] = field(default_factory=dict)
+    _samples: dict[tuple[str, str], tuple[list[float], list[float]]] = field(default_factory=dict)
+    """Times and values, by key and field."""
+    _count: int = 0
 
     def __post_init__(self) -> None:
         self._own_time = own_time(self.file)
+        self._most = SAMPLES.limit()
 
     def read_line(self, number: int, text: str) -> None:
-        """Adds the samples of a line."""
+        """Adds the samples of a line.
+
+        Raises:
+            InputError: there are too many.
+        """
         self.last_line = number
         point = parse_point(text)
-        if point is None:
-            self.damaged.append((number, text))
+        if point is None or not self._is_named(point.key):
+            self.damaged.append((number, text[:MAX_SHOWN]))
             return
         self.points += 1
         self.untimed += point.time is None
         time = self._own_time if point.time is None else point.time
-        for metric, labels, value in list_metrics(point):
-            self.collector.add(metric, labels, time, value, number)
+        self._count += len(point.fields)
+        if self._count > self._most:
+            raise InputError([SAMPLES.problem(self.file, hint="Split it.")])
+        for name, value in point.fields.items():
+            times, values = self._samples.setdefault((point.key, name), ([], []))
+            times.append(time)
+            values.append(value)
+
+    def _is_named(self, key: str) -> bool:
+        if key not in self._names:
+            SERIES.check(self.file, len(self._names) + 1, "Split it.")
+            self._names[key] = parse_name(key)
+        return self._names[key] is not None
 
     def series(self) -> list[LabelledSeries]:
         """Returns all series.
@@ -186,20 +227,33 @@ class PointReader:
         cut = self.damaged.pop() if self.damaged and self.damaged[-1][0] == self.last_line else None
         if not self.points or len(self.damaged) > MAX_DAMAGED * self.points:
             line, text = next(iter(self.damaged), cut or (0, "no line"))
-            raise InputError([Problem(self.file, line, "", f"{text!r:.60}", EXPECTED)])
-        damage = (
+            raise InputError([Problem(self.file, line, "", f"{text!r}", EXPECTED)])
+        many = (
             f"{len(self.damaged)} damaged lines are left out, first line {self.damaged[0][0]}" if self.damaged else ""
         )
-        self.collector.note = join_notes(
+        note = join_notes(
             f"ends inside a line ({cut[0]}), which is left out" if cut else "",
-            damage,
+            many,
             f"{self.untimed} lines have no time: that of the file is taken" if 0 < self.untimed < self.points else "",
             OWN_TIME if self.untimed == self.points else "",
         )
-        series = self.collector.series()
+        series = list(self._list_series(note))
         if not series:
             raise InputError([Problem(self.file, self.last_line, "", "no field that is a number", EXPECTED)])
         return series
+
+    def _list_series(self, note: str) -> Iterator[LabelledSeries]:
+        for (key, field_name), (times, values) in self._samples.items():
+            name = self._names[key]
+            assert name is not None
+            is_histogram = (key, "sum") in self._samples and (key, "count") in self._samples
+            metric, labels = map_field(name, field_name, is_histogram=is_histogram)
+            if metric:
+                time, value = np.array(times, np.float64), np.array(values, np.float64)
+                order = np.argsort(time, kind="stable")
+                own = tuple(sorted((label, text) for label, text in labels.items() if text))
+                number = 1 - value / 100 if metric == BUSY else value
+                yield LabelledSeries(metric, own, time[order], number[order], note)
 
 
 def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:

@@ -26,6 +26,8 @@ WHY_HINT = "--why adds the evidence with its expressions, all alternatives, reci
 
 MAX_UNJUDGED = 3
 """Signals that could not be judged and are named."""
+MAX_UNUSED = 3
+"""Metrics that the summary names for a reason."""
 MAX_DESCRIBED = 10
 """Incidents that the short report describes; its table has all."""
 MAX_TIMES = 6
@@ -183,8 +185,8 @@ def missing_data_lines(sentences: Iterable[str], found: Sequence["SourceState"],
     return [*([(), line("Missing data", "title")] if rows else []), *rows, *source_lines(found, columns)]
 
 
-def unused_sentences(unmapped: Mapping[str, int]) -> list[str]:
-    """Returns a sentence for each reason why series were not used."""
+def unused_sentences(unmapped: Mapping[str, int], most: int = 5) -> list[str]:
+    """Returns a sentence for each reason why series were not used, which names some of their metrics."""
     reasons: dict[str, list[str]] = {}
     for key in sorted(unmapped):
         metric, _, reason = key.partition(": ")
@@ -192,18 +194,15 @@ def unused_sentences(unmapped: Mapping[str, int]) -> list[str]:
     out = []
     for reason, metrics in sorted(reasons.items()):
         count = sum(unmapped[f"{metric}: {reason}"] for metric in metrics)
-        out.append(f"{count:,} series could not be used ({reason}): {join_names(metrics, 5)}")
+        out.append(f"{count:,} series could not be used ({reason}): {join_names(metrics, most)}")
     return out
 
 
 def unused_summary(unmapped: Mapping[str, int]) -> list[str]:
-    """Returns a sentence for each label that would decide, and one on all other series that were not used."""
+    """Returns a sentence for each label that would decide, and for each other reason why series were not used."""
     undecided = {key: count for key, count in unmapped.items() if key.endswith(DECIDES)}
     reasons = sorted({key.partition(": ")[2] for key in undecided})
-    unmapped = {key: count for key, count in unmapped.items() if key not in undecided}
-    metrics = {key.partition(": ")[0] for key in unmapped}
-    names = units.format_count(len(metrics), "metric")
-    other = [f"{sum(unmapped.values()):,} series of {names} could not be used"] if metrics else []
+    other = unused_sentences({key: count for key, count in unmapped.items() if key not in undecided}, MAX_UNUSED)
     return [*(f"{reason[0].upper()}{reason[1:]}" for reason in reasons), *other]
 
 

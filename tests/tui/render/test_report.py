@@ -49,7 +49,7 @@ def test_no_data_is_not_called_healthy():
 
 
 def test_missing_data_is_listed_in_sentences():
-    assert "11 series of 2 metrics could not be used." in text(outcome())
+    assert "11 series could not be used (no signal of this name): go_threads, up." in text(outcome())
     shown = " ".join(text(outcome(), why=True).split())
     assert "No packets from n1/ew" in shown
     assert "11 series could not be used (no signal of this name): go_threads, up." in shown
@@ -89,4 +89,4 @@ def test_a_hostile_name_reaches_no_terminal():
 def test_a_label_that_would_decide_is_named_in_the_short_report():
     reason = "two engines report for replica A (port 1 and 2), so neither is used: `engine: {port: ...}` decides"
     found = unused_summary({f"serve.running: {reason}": 3, f"serve.waiting: {reason}": 3, "x: no such name": 2})
-    assert found == [reason.replace("two", "Two", 1), "2 series of 1 metric could not be used"]
+    assert found == [reason.replace("two", "Two", 1), "2 series could not be used (no such name): x"]
