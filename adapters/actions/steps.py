@@ -212,6 +212,18 @@ class ActionSteps:
         doubt = self.find_doubt(incident) if incident is not None else ""
         return doubt or describe_persons(self.settings.persons_for(action), action.approvers)
 
+    def _describe_witness(self, incident: str) -> str:
+        """Returns who finds the accused member slower, and by how much; '' for nobody.
+
+        A router cannot tell a slow member from one that is given more, such as longer prompts: where that is not known,
+        it is no witness.
+        """
+        latest = self.readings.latest(incident, self.view.t)
+        if latest is None or not latest.is_slower:
+            return ""
+        is_decided = latest.witness != witnesses.ROUTER or incident not in self.view.judgement.undecided
+        return latest.describe() if is_decided else ""
+
     # --- begin
 
     async def _begin(self, target: Target, action: Action) -> None:
@@ -246,7 +258,7 @@ class ActionSteps:
                 return
             change = replace(action.change, expires=t + self.settings.timing.time_to_live)
             plan = add_undo(action.plan, target, change, before, state)
-            witness = self.readings.describe(action.reason.incident, t, slower=True)
+            witness = self._describe_witness(action.reason.incident)
             more = {"started_at": t, "change": change, "plan": plan, "witness": witness, "run": state.run}
             intent = wide.move(t, APPLYING, f"begun: {witness}" if witness else "begun", before=before, **more)
             note = AuditNote(t, action.approved_by, f"action begun: {action.title}")
@@ -441,7 +453,7 @@ class ActionSteps:
         is_new = latest is not None and action.applied_at is not None and latest.t > action.applied_at
         if is_new and latest is not None and latest.contradicts(action.reason.loss):
             return ""
-        if by_router := self.readings.confirm_by_router(target, action, t):
+        if action.witness and (by_router := self.readings.confirm_by_router(target, action, t)):
             return by_router
         if is_new and latest is not None:
             return latest.describe() if latest.is_slower else ""

@@ -24,6 +24,7 @@ from skewscope.engine.actions.comparison import (
     estimate_times,
     has_recovered,
 )
+from skewscope.engine.actions.grounds import have_same_hardware
 from skewscope.engine.actions.witnesses import PROBE, ROUTER
 
 MAX_PEERS = 2
@@ -110,10 +111,10 @@ class WitnessReadings:
         kept = self._comparisons.get(incident)
         return kept is not None and kept.witness == PROBE and 0.0 <= t - kept.t <= max(FRESH, 2.0 * every)
 
-    def describe(self, incident: str, t: float, *, slower: bool = False) -> str:
-        """Returns what the latest comparison for an incident says; '' for none, or for one that is not `slower`."""
+    def describe(self, incident: str, t: float) -> str:
+        """Returns what the latest comparison for an incident says; '' for none."""
         kept = self.latest(incident, t)
-        return kept.describe() if kept is not None and (kept.is_slower or not slower) else ""
+        return kept.describe() if kept is not None else ""
 
     def _keep(self, incident: str, latest: MemberComparison) -> None:
         self._comparisons.pop(incident, None)
@@ -192,7 +193,10 @@ class WitnessReadings:
 def list_peers(
     planner: Planner, view: IncidentView, target: Target, action: Action, state: TargetState
 ) -> tuple[str, ...]:
-    """Returns the members that are in use beside an action's, of the same pool, without a diagnosis of their own."""
+    """Returns the members that are in use beside an action's, of the same pool, without a diagnosis of their own.
+
+    Those of other hardware are none: whoever is compared with them is slower or quicker, well or not.
+    """
     pool = next((pool.replicas for pool in planner.topology.pools if pool.name == action.scope.pool), None)
     ill = list_ill_replicas(planner, view)
     entity_of = {member: entity for entity, member in target.members.items()}
@@ -202,5 +206,6 @@ def list_peers(
         if one.serving
         and one.member != action.change.member
         and (pool is None or entity_of.get(one.member, "") in pool)
+        and have_same_hardware(action.scope.entity, entity_of.get(one.member, ""), planner.topology) is not False
     ]
     return tuple(member for member in serving if entity_of.get(member) not in ill) or tuple(serving)

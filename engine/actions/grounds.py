@@ -112,7 +112,15 @@ def has_same_hardware(name: str, topology: Topology) -> bool | None:
     groups = [group.name for node in nodes for group in topology.groups_on.get(node, ())]
     peers = [each for replicas in pools for each in replicas] or groups
     beside = nodes.union(*(find_nodes(each, topology) for each in peers))
-    kinds = {topology.node[node].hardware for node in beside}
-    if not kinds or "" in kinds or len(beside) == len(nodes):
-        return None
-    return len(kinds) == 1
+    return None if len(beside) == len(nodes) else _is_one_kind(beside, topology)
+
+
+def have_same_hardware(name: str, other: str, topology: Topology) -> bool | None:
+    """Returns whether two entities have the same hardware; None where the topology does not say of both."""
+    nodes, beside = find_nodes(name, topology), find_nodes(other, topology)
+    return _is_one_kind(nodes.union(beside), topology) if nodes and beside else None
+
+
+def _is_one_kind(nodes: Iterable[str], topology: Topology) -> bool | None:
+    kinds = {topology.node[node].hardware for node in nodes}
+    return None if not kinds or "" in kinds else len(kinds) == 1

@@ -19,7 +19,7 @@ from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.actions.view import JudgementState
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.adapters.targets.common.calls import Call
-from skewscope.engine.actions.action import APPLYING, Action, Measurement
+from skewscope.engine.actions.action import APPLYING, PROPOSED, Action, Measurement
 from skewscope.engine.actions.change import TargetState
 from skewscope.engine.actions.comparison import MemberLoad
 from skewscope.engine.actions.freeze import Freeze
@@ -416,10 +416,12 @@ class FleetWorld:
         """Drains a member, or uses it again. Where there are no marks, only what no controller can take for its own."""
         if member not in self.router.present or self.router.is_down:
             return
-        live = [each for each in self.store.rows.values() if each.is_live and each.change.member == member]
-        if owner and (member in self.router.owners or (live and not self.router.has_marks)):
-            return
-        self.router.change(member, owner)
+        begun = (each for each in self.store.rows.values() if each.is_live and each.state != PROPOSED)
+        may_seem_ours = not self.router.has_marks and any(each.change.member == member for each in begun)
+        if self.router.owners.get(member, PERSON) != PERSON or may_seem_ours:
+            self.truth.persons_interfered = True
+        if not owner or not (member in self.router.owners or may_seem_ours):
+            self.router.change(member, owner)
 
     async def _freeze(self, kind: str) -> None:
         if self.coordinator is None:

@@ -105,9 +105,9 @@ class ScenarioResult:
     def excuse(self) -> str:
         """Why acting may serve less: what nobody could foresee, or what a person decided; '' for no such reason."""
         truth, rows = self.acting.truth, self.acting.store.rows
-        if any(rows[id_].approved_by != POLICY for id_ in truth.wrong):
-            return "a person approved a wrong act"
-        return "a second member became slow while one was out" if truth.second_faults else ""
+        if truth.persons_interfered or any(rows[id_].approved_by != POLICY for id_ in truth.wrong):
+            return "a person approved a wrong act, or changed the same member by hand"
+        return "a second member was slow or restarted while one was out" if truth.second_faults else ""
 
     @property
     def harm(self) -> tuple[str, ...]:

@@ -30,13 +30,15 @@ class TruthCheck:
     refused: set[str] = field(default_factory=set)
     frozen: Freeze | None = None
     frozen_since: float = 0.0
+    persons_interfered: bool = False
+    """Whether persons changed by hand what was changed already, or would have without it."""
     changes: set[str] = field(default_factory=set)
     """Actions that took effect at the target."""
     wrong: set[str] = field(default_factory=set)
     """Those of them that took out a member that was well."""
     fewest_in_use: int = 99
     second_faults: set[str] = field(default_factory=set)
-    """Members that became slow while another one was out by a change of ours: nobody can foresee that."""
+    """Members that were slow, or restarted, while another one was out by a change of ours: nobody can foresee that."""
     _out_well: dict[str, float] = field(default_factory=dict)
     """Seconds for which each member that is well has been out by a change of ours."""
     _outs: dict[str, int] = field(default_factory=dict)
@@ -118,7 +120,7 @@ class TruthCheck:
         self.fewest_in_use = min(self.fewest_in_use, len(world.in_use()))
         held = self.frozen is not None and self.frozen.holds_undos
         out = {name for name, owner in world.router.owners.items() if owner != PERSON}
-        ill = {name for name in world.router.present if world.scenario.is_ill(name, world.t)}
+        ill = {name for name in world.router.present if not world.is_well(name)}
         self.second_faults |= ill - out if out else set()
         for member in set(self._out_well) - set(world.router.owners):
             del self._out_well[member]
@@ -150,9 +152,9 @@ class TruthCheck:
         factor = 2 ** (self._outs.get(member, 1) - 1)
         retry = SLACK_S + (SLACK_S if scenario.failing or scenario.ignoring else 0.0)
         most = timing.time_to_live + retry
-        if self._is_slower_for_good(member):
+        if self._is_slower_for_good(member) and not scenario.names_hardware:
             return most
-        if scenario.has_probe:
+        if scenario.has_probe and not self._is_slower_for_good(member):
             return min(PROBES * timing.probe_every * factor + retry + scenario.lag, most)
         if scenario.judges_drained and not self._is_accused(member):
             return min(timing.effect_within + timing.hold * factor + retry + scenario.lag, most)
@@ -186,7 +188,14 @@ class TruthCheck:
             self.harm.append(f"{action.id}, {action.title}, counts as helped, and {action.change.member} was well")
 
     def describe_outcome(self, action: Action) -> str:
-        """Returns how an act was judged; without the slower one of two kinds of hardware a pool is quicker indeed."""
-        kinds = {a.kind for a in self.world.scenario.accusations if a.id == action.reason.incident}
-        outcome = action.outcome or action.state
-        return f"{outcome}, by other hardware" if kinds == {HARDWARE} else outcome
+        """Returns how an act was judged.
+
+        Without a member of slower hardware a pool is quicker indeed, and where the topology does not say which one that
+        is, no probe can tell it from an ill one.
+        """
+        outcome, scenario = action.outcome or action.state, self.world.scenario
+        kinds = {a.kind for a in scenario.accusations if a.id == action.reason.incident}
+        if kinds == {HARDWARE}:
+            return f"{outcome}, of a member of slower hardware that is told to be slow"
+        is_unnamed = self._is_slower_for_good(action.change.member) and not scenario.names_hardware
+        return f"{outcome}, of a member whose slower hardware is not named" if is_unnamed else outcome

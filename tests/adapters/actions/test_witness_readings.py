@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+from skewscope.adapters.actions.view import JudgementState
 from skewscope.adapters.actions.witness_readings import MAX_PROBES, WitnessReadings, list_peers
 from skewscope.adapters.targets.common.base import TargetError
 from skewscope.engine.actions.comparison import MemberComparison, MemberLoad
@@ -155,7 +156,37 @@ def test_a_probe_that_finds_a_member_well_outweighs_the_counts_of_a_router():
         return asyncio.run(steps._confirm(world.router, begun, MemberComparison("probe", world.t, member, 0.5)))
 
     assert confirm(0.5) == ""
+    assert confirm(5.0) == "a probe finds it slower than its peers (5.00 s, theirs 0.50 s)"
+    begun = replace(begun, witness="a probe finds it slower than its peers (5.00 s, theirs 0.50 s)")
+    assert confirm(0.5) == ""
     assert confirm(5.0) == "requests take 0.48 s at the router, 1.17 s before"
+
+
+def test_a_router_is_no_witness_where_it_is_unknown_what_a_member_was_given():
+    world, action = make()
+    steps, id_ = world.coordinator.steps, action.reason.incident
+    undecided = JudgementState(undecided={id_: ("longer_prompts",)})
+    for witness, said in (("router", ""), ("probe", "a probe finds it slower than its peers (5.00 s, theirs 0.50 s)")):
+        steps.readings._keep(id_, MemberComparison(witness, world.t, 5.0, 0.5))
+        world.coordinator.view.update(world.t, (), undecided)
+        assert steps._describe_witness(id_) == said
+        world.coordinator.view.update(world.t, ())
+        assert steps._describe_witness(id_).endswith("finds it slower than its peers (5.00 s, theirs 0.50 s)")
+
+
+def test_members_of_other_hardware_are_no_peers():
+    world, action = make(replicas=4)
+    kinds = {"n1": "8xA100"}
+    nodes = tuple(replace(node, hardware=kinds.get(node.name, "8xH100")) for node in world.topology.nodes)
+    planner = replace(world.coordinator.planner, topology=replace(world.topology, nodes=nodes))
+    state = asyncio.run(world.router.read_state())
+    action = replace(action, scope=replace(action.scope, entity="r2"))
+
+    def peers(planner):
+        return list_peers(planner, world.coordinator.view, world.router, action, state)
+
+    assert peers(planner) == ("r0", "r3")
+    assert peers(world.coordinator.planner) == ("r0", "r1", "r3"), "nobody says which hardware they have"
 
 
 def test_a_router_that_cannot_be_read_is_no_witness():
