@@ -120,6 +120,8 @@ class ExpositionReader:
         self._key_bytes = 0
         # Slot 0 is for series that are not needed.
         self._targets: list[tuple[SeriesTarget, ...]] = [()]
+        self.prompts = 0
+        """Lines left out so far because they are prompts of a shell."""
 
     @property
     def cached_bytes(self) -> int:
@@ -202,6 +204,9 @@ class ExpositionReader:
         try:
             return self._parse_sample(text, number, page)
         except ValueError as error:
+            if openmetrics_grammar.is_prompt(text):
+                self.prompts += 1
+                return None
             page.add_problem(
                 number,
                 f"{error} in {excerpt(text)}",
@@ -372,7 +377,7 @@ def _read_blocks(stream: ByteStream, page: ParseState) -> Iterator[tuple[int, by
             yield number, block[:cut]
             number += count
         rest = block[cut + 1 :]
-    if rest == b"# EOF":
+    if rest == b"# EOF" or openmetrics_grammar.is_prompt(rest):
         yield number, rest
     elif rest.strip():
         hint = "Was the file cut off?"

@@ -31,6 +31,12 @@ METADATA = re.compile(
     rb"#[ \t]+(?P<what>TYPE|HELP|UNIT)(?:[ \t]+(?P<name>" + QUOTED + rb"|[^ \t]++)(?:[ \t]+(?P<text>.*))?)?"
 )
 NUMBER = re.compile(rb"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF](?:inity)?|[nN][aA][nN])")
+PROMPT = re.compile(
+    rb"(?:\([^()\n]{1,60}\) )?"
+    rb"(?:[\w.-]{1,60}@[\w.-]{1,60}[^\n$#%>\"]{0,120}|\[[^\]\n]{1,120}\]|(?:ba|z|k)?sh[\w.-]{0,20})?"
+    rb"[$#%>](?:[ \t][^\n]*)?"
+)
+"""A prompt of a shell, with what was typed at it: `root@worker-0:/# `, `$ curl localhost:8000/metrics`."""
 ESCAPE = re.compile(r"\\([\\\"n])")
 UNESCAPED = {"\\": "\\", '"': '"', "n": "\n"}
 
@@ -111,6 +117,11 @@ def excerpt(text: bytes) -> str:
     return f"'{shown}'" + ("..." if len(text) > 60 else "")
 
 
+def is_prompt(line: bytes) -> bool:
+    """Returns whether a line is the prompt of a shell, copied along with a page; a comment is none."""
+    return not line.startswith(b"#") and PROMPT.fullmatch(line.strip(b" \t\r")) is not None
+
+
 def guess_format(text: bytes) -> str:
     """Returns a hint on what a line that does not parse probably is."""
     if text.startswith((b"<", b"HTTP/")):
@@ -127,7 +138,8 @@ def guess_format(text: bytes) -> str:
 def looks_like_exposition(head: bytes, *, timed: bool) -> bool:
     """Returns whether the start of a file is OpenMetrics or Prometheus text, with times or without them."""
     lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
-    samples = [line for line in lines if not line.startswith(b"#")][:RECOGNISED_LINES]
+    samples = [line for line in lines if not line.startswith(b"#") and not is_prompt(line)]
+    samples = samples[:RECOGNISED_LINES]
     if not samples or (not any(b"{" in line for line in samples) and not head.startswith(b"# ")):
         return False
     for line in samples:

@@ -49,7 +49,11 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, names: M
     registry.warnings.append(f"{source.path}: {ONE_MOMENT}{whose}")
     exposition = ExpositionReader(names.target_lookup(static, registry))
     with open_stream(path, MAX_PAGE_BYTES) as stream:
-        return exposition.read(stream, shown, time)
+        block = exposition.read(stream, shown, time)
+    if exposition.prompts:
+        noun = "line" if exposition.prompts == 1 else "lines"
+        registry.warnings.append(f"{source.path}: left out {exposition.prompts} {noun} that a shell wrote")
+    return block
 
 
 def _parse_start(text: str, file: str) -> float:

@@ -110,6 +110,30 @@ def test_a_page_without_a_time_has_that_of_its_file_and_says_so(tmp_path):
     assert load(open_recording(tmp_path / "saved"), catalogue()).block.time.tolist() == [1750000000.5]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "count"),
+    [
+        ("", "root@worker-0:/# \n", "1 line"),
+        ("", "(base) user@gpu-3:~/run$ ", "1 line"),
+        ("$ curl -s localhost:8000/metrics\n", "[root@n0 ~]# ", "2 lines"),
+        ("bash-5.1$ cat page\n", "", "1 line"),
+    ],
+)
+def test_prompts_copied_along_with_a_page_are_left_out_and_counted(tmp_path, before, after, count):
+    (tmp_path / "page.txt").write_text(before + 'sglang:num_queue_reqs{model_name="m"} 5\n' + after)
+    loaded = load(draft_recording([tmp_path / "page.txt"]).recording, catalogue(), None, 1)
+    assert loaded.block.value.tolist() == [5.0]
+    assert any(f"left out {count} that a shell wrote" in text for text in loaded.warnings)
+
+
+@pytest.mark.parametrize("after", ["sglang:num_queue_reqs{\n", "Killed\n", 'a{b="c$ d"} x\n'])
+def test_other_lines_that_are_no_samples_are_refused(tmp_path, after):
+    described = [{"kind": "prometheus-page", "path": "p.prom", "labels": {"node": "n0", "start": "1"}}]
+    path = record(tmp_path, described, {"p.prom": "node_netstat_Tcp_RetransSegs 5\n" + after})
+    with pytest.raises(InputError, match=r"p\.prom:2"):
+        load(open_recording(path), catalogue())
+
+
 @pytest.mark.parametrize(("start", "time"), [("1750000001", 1750000001.0), ("soon", None), ("-1", None)])
 def test_the_time_of_a_page_may_be_given(tmp_path, start, time):
     described = [{"kind": "prometheus-page", "path": "p.prom", "labels": {"node": "n0", "start": start}}]
