@@ -3,6 +3,9 @@
 import pytest
 
 from skewscope.adapters.actions.settings import ActionSettings
+from skewscope.engine.actions import lifecycle
+from skewscope.engine.actions.limits import ActionLimits
+from tests.support import acting_fleet
 from tests.support.acting_runs import ACT, run_chaos, run_killed, run_month, try_scenario
 
 
@@ -77,6 +80,15 @@ def test_wrong_acts_are_among_the_scenarios_and_never_count_as_helped():
     results = [try_scenario(seed) for seed in (66, 79)]
     wrong = [each.acting.store.rows[id_] for each in results for id_ in each.acting.truth.wrong]
     assert {each.outcome for each in wrong} == {"not helped"}
+
+
+def test_without_limits_and_with_too_many_probes_the_same_checks_find_harm(monkeypatch):
+    no_limits = ActionLimits(9, 99, 1.0, 1.0, 1.0, minimum_healthy={"pool": 0})
+    monkeypatch.setattr(acting_fleet, "LIMITS", no_limits)
+    assert "1 of 2 were left" in try_scenario(29).harm[0]
+    monkeypatch.undo()
+    monkeypatch.setattr(lifecycle, "PROBES", 40)
+    assert "is well and was out for" in try_scenario(37).harm[0]
 
 
 @pytest.mark.slow
