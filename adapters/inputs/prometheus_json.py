@@ -7,7 +7,7 @@ milliseconds.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -18,6 +18,7 @@ from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.inputs.file_origin import join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
 from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.mapping.entities import GPU_LABELS, NODE_LABELS, UUID_LABELS
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64
@@ -52,7 +53,7 @@ def read_series(file: BinaryIO, name: str, _labels: Mapping[str, str]) -> list[L
     except CutOffError:
         if not answers.found:
             raise
-        answers.leave_out("ends inside a series, which is left out", "the file")
+        answers.leave_out("the series in which it ends", "cut off")
     return answers.series()
 
 
@@ -149,17 +150,41 @@ class AnswerReader:
         Raises:
             InputError: there are none.
         """
-        note = join_notes(*(_describe(reason, what) for reason, what in self.left_out.items()))
+        missing = join_notes(*(_describe(reason, what) for reason, what in self.left_out.items()))
         if not any(len(each.times) for each in self.found):
             hint = "" if "an answer that is an error" in self.left_out else HINT
-            raise self.reader.error(note or "no series", EXPECTED, hint)
-        first, *rest = self.found
-        return [LabelledSeries(first.metric, first.labels, first.times, first.values, note), *rest]
+            raise self.reader.error(missing or "no series", EXPECTED, hint)
+        first, *rest = _name_gpus(self.found)
+        return [replace(first, note=f"left out: {missing}" if missing else ""), *rest]
+
+
+def _name_gpus(found: list[LabelledSeries]) -> list[LabelledSeries]:
+    """Returns the series, those of a GPU by its UUID with its index where a series of the same host has both."""
+    all_labels = [dict(each.labels) for each in found]
+    indices = {_card(labels): labels["index"] for labels in all_labels if labels.get("index") and _card(labels)[1]}
+    return [
+        _add_gpu(each, labels, indices.get(_card(labels), "")) for each, labels in zip(found, all_labels, strict=True)
+    ]
+
+
+def _add_gpu(series: LabelledSeries, labels: Mapping[str, str], index: str) -> LabelledSeries:
+    """Returns a series with the index of its GPU, unless none is known or it has one."""
+    if not index or any(label in labels for label in GPU_LABELS):
+        return series
+    own = {**labels, "gpu": index}
+    own.pop("index", "")
+    return replace(series, labels=tuple(sorted(own.items())))
+
+
+def _card(labels: Mapping[str, str]) -> tuple[str, str]:
+    """Returns host and UUID of a GPU; '' for those that labels do not say."""
+    host = next((labels[label] for label in NODE_LABELS if label in labels), "")
+    return host, next((labels[label] for label in UUID_LABELS if labels.get(label)), "")
 
 
 def _describe(reason: str, what: list[str]) -> str:
     more = f" and {len(what) - 1} more" if len(what) > 1 else ""
-    return f"left out: {reason} ({what[0]}{more})"
+    return f"{reason} ({what[0]}{more})"
 
 
 def _to_numbers(given: list[Any]) -> F64:

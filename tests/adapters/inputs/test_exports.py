@@ -105,13 +105,13 @@ def test_what_is_left_out_beside_series_is_a_warning():
     assert "an answer that is an error (timeout: query timed out)" in first.note
     assert "series without a name" in first.note
     assert "({'a': '1'} and 1 more)" in first.note
-    assert "ends inside a series" in first.note
+    assert "the series in which it ends" in first.note
 
 
 def test_the_last_line_of_an_export_may_be_cut_off():
     whole = line(metric={"__name__": "x"}, values=[1], timestamps=[T * 1000])
     (one,) = read(prometheus_json, whole + whole[: len(whole) // 2])
-    assert "ends inside a series, which is left out" in one.note
+    assert "left out: the series in which it ends" in one.note
     with pytest.raises(InputError, match=r"export.txt:2: found 'x"):
         read(prometheus_json, whole + "x" + whole)
 
@@ -234,3 +234,12 @@ def test_a_mapping_may_name_a_replica_and_no_node(tmp_path):
 def test_series_that_name_no_place_are_refused_with_what_is_missing(tmp_path):
     with pytest.raises(InputError, match=r"1 series of known metrics .* none of which says where .*labels node, host"):
         draft_mapped(tmp_path, "pool.queue", "{pool: chat}")
+
+
+def test_a_gpu_has_the_index_that_a_series_with_its_uuid_has(tmp_path):
+    info = one_value("nvidia_smi_gpu_info", uuid="a", index="2", instance="n0:9835")
+    other = one_value("nvidia_smi_temperature_gpu", uuid="b", index="1", host="n1", pstate="P0")
+    keys, _, _ = diagnosed(
+        tmp_path, "q.json", vector(one_value("nvidia_smi_temperature_gpu", uuid="a", instance="n0:9835"), info, other)
+    )
+    assert keys == {("gpu.temperature", "n0/gpu2", ""), ("gpu.temperature", "n1/gpu1", "")}
