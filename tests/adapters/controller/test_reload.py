@@ -80,7 +80,10 @@ def test_another_topology_and_other_sources_lose_no_row(tmp_path, page):
         fleet.start()
         found.until(lambda: min(fleet.taken.values()) > 20)
         config = tmp_path / "skewscope.yaml"
-        config.write_text(config.read_text() + f"sources: [{{kind: scrape, name: p, targets: ['127.0.0.1:{port}']}}]\n")
+        config.write_text(
+            config.read_text()
+            + f"sources: [{{kind: scrape, name: p, targets: ['127.0.0.1:{port}'], reports_for: fleet}}]\n"
+        )
         topology = (demo_path() / "topology.yaml").read_text()
         (tmp_path / "topology.yaml").write_text(topology.replace("nodes:\n", f"nodes:\n{SPARE}", 1))
         found.process.send_signal(signal.SIGHUP)
