@@ -252,5 +252,5 @@ def test_without_a_label_that_is_known_neither_engine_is_used_and_the_label_is_n
     path.write_text(f"{dump}# TYPE {name} unknown\n{steady}# EOF\n")
     done = CliRunner().invoke(cli, ["diagnose", str(path), "--no-progress"])
     text = " ".join(done.stdout.split())
-    assert "too little to judge" in text
+    assert "no diagnosis and no symptom" in text
     assert "(slot 8000 and 8001), so neither is used: `engine: {slot: ...}` of a group" in text
