@@ -18,10 +18,16 @@ class BlockingCalls:
 
     def __init__(self, name: str, threads: int) -> None:
         self._executor = ThreadPoolExecutor(threads, name)
+        self.under_way = 0
+        """Calls that are waited for."""
 
     async def run(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Returns what a call returns; who is cancelled meanwhile does not wait for its end."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, partial(do, *args, **kwargs))
+        self.under_way += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, partial(do, *args, **kwargs))
+        finally:
+            self.under_way -= 1
 
 
 STORE = BlockingCalls("store reads", 4)

@@ -3,7 +3,10 @@
 import asyncio
 import heapq
 import itertools
+import time
 from dataclasses import dataclass, field
+
+from skewscope.adapters.runtime.blocking_calls import FILES, NAMES, STORE, WORK
 
 
 @dataclass
@@ -45,7 +48,17 @@ class FakeClock:
         self.t = t
 
 
+PATIENCE_S = 2.0
+"""Seconds that calls in threads may take; longer ones hang on purpose."""
+
+
 async def settled() -> None:
-    """Lets everybody who can go on do so."""
-    for _ in range(10):
-        await asyncio.sleep(0)
+    """Lets everybody who can go on do so, calls in threads included."""
+    begun = time.monotonic()
+    while True:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        is_busy = any(calls.under_way for calls in (STORE, FILES, NAMES, WORK))
+        if not is_busy or time.monotonic() - begun > PATIENCE_S:
+            return
+        await asyncio.sleep(0.001)
