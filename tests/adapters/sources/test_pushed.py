@@ -102,7 +102,7 @@ def test_a_real_prometheus_pushes_to_a_controller_and_is_asked_by_it(tmp_path):
     text = "".join(f'node_netstat_Tcp_RetransSegs{{node="n{n}"}} 17\n' for n in range(3))
     with Serving(text) as page, Scraping(tmp_path) as server:
         more = f"""sources:
-  - {{kind: scrape, name: directly, targets: ["{page.place}"], honor_labels: true}}
+  - {{kind: scrape, name: directly, targets: ["{page.place}"], honor_labels: true, reports_for: fleet}}
   - {{kind: remote-write, name: pushed}}
   - {{kind: prometheus-query, name: asked, url: "http://{server.address}", period: 1}}
   - {{kind: prometheus-query, name: in steps, url: "http://{server.address}", period: 1, step: 1}}
