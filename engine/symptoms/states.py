@@ -14,7 +14,7 @@ from skewscope.engine.symptoms.silence import MIN_SILENCE_S
 
 MIN_BAD_SAMPLES = 2
 MIN_SIBLINGS = 3
-"""Good ones beside a bad one of the same kind at one node, from which on it is no unused one (judgement)."""
+"""Good ones beside the only bad one of its kind at a node, from which on it is no unused one (judgement)."""
 FLAPS = 4
 """Changes of a state..."""
 FLAP_S = 300.0
@@ -76,7 +76,8 @@ class StateChanges:
     def conclude(self) -> None:
         """Ends the data: what was bad from its first sample on counts, if that is not how an unused one looks.
 
-        A mask with a bad reason is bad in itself; of ports and the like most siblings have to be good.
+        A mask with a bad reason is bad in itself; of ports and the like all siblings have to be good:
+        several that were never up are unused.
         """
         never_good = ~self._was_good & ~np.isnan(self._value)
         values = np.nan_to_num(self._value, nan=0.0).astype(np.int64)
@@ -86,7 +87,7 @@ class StateChanges:
             self._since[n] = self.cells.time[self.at[n]] if np.isnan(self._since[n]) else self._since[n]
 
     def _has_good_siblings(self) -> Mask:
-        """Returns [state] whether most others of its signal at its node are good, and at least some."""
+        """Returns [state] whether all others of its signal at its node are good, and at least some."""
         names = [
             (self.cells.signals[cell].id, self.cells.places[cell].name.partition("/")[0]) for cell in self.at.tolist()
         ]
@@ -94,7 +95,7 @@ class StateChanges:
             Counter(name for name, is_good in zip(names, self._was_good.tolist(), strict=True) if is_good),
             Counter(names),
         )
-        return np.array([good[name] >= MIN_SIBLINGS and 2 * good[name] > all_[name] for name in names], bool)
+        return np.array([good[name] >= MIN_SIBLINGS and good[name] + 1 >= all_[name] for name in names], bool)
 
     def deviations(self) -> Iterator[Deviation]:
         """Yields the states that are bad now, and those that go back and forth."""
