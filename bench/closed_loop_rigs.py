@@ -38,6 +38,8 @@ class Rig:
     set_speed: Callable[[int, float], Awaitable[None]]
     rate: float = RATE
     tokens: int = 16
+    is_explicit: bool = True
+    """Whether its engines export what tells a slow one from one with more work; else a person approves the change."""
 
 
 @dataclass
@@ -151,7 +153,7 @@ async def dynamo_rig(folder: Path) -> AsyncIterator[Rig]:
         }
         hosts = tuple(page.removeprefix("http://").partition("/")[0] for page in pages)
         try:
-            yield Rig(cluster.url, hosts, target, set_speed, DYNAMO_RATE, tokens=24)
+            yield Rig(cluster.url, hosts, target, set_speed, DYNAMO_RATE, tokens=24, is_explicit=False)
         finally:
             for throttle in throttles.values():
                 throttle.stop()

@@ -20,8 +20,8 @@ from typing import Any
 import yaml
 
 from bench.closed_loop_load import Answers, Load, send_load
+from bench.closed_loop_person import Person, write_token
 from bench.closed_loop_rigs import RIGS, WORKERS, Rig
-from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions, exchange
 from tests.support.processes import answers, running, wait_until
 from tests.support.target_traffic import free_port
 
@@ -77,9 +77,11 @@ async def run_loop(target: str, mode: str, times: Timetable) -> LoopRun:
         environment = {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
         await stack.enter_async_context(running(command, folder / "controller.log", environment))
         await wait_until(lambda: answers(f"{url}/readyz"), 30.0, "controller")
-        begun, epoch = time.monotonic(), time.time()
+        person, begun, epoch = Person(url), time.monotonic(), time.time()
         load = Load(rig.rate, rig.tokens, times.warm_up + times.seconds)
         sending = asyncio.create_task(send_load(rig.url, load, begun))
+        if mode == "act" and not rig.is_explicit:
+            stack.push_async_callback(_cancel, asyncio.create_task(_approve_proposals(person)))
         await _sleep_until(begun + times.warm_up + times.fault_at)
         await rig.set_speed(SLOW_REPLICA, SLOW)
         await _sleep_until(begun + times.warm_up + times.fault_end)
@@ -87,8 +89,19 @@ async def run_loop(target: str, mode: str, times: Timetable) -> LoopRun:
         found = await sending
         found.due = [due - times.warm_up for due in found.due]
         run = LoopRun(times, found)
-        await _read_controller(run, url, epoch + times.warm_up)
+        await asyncio.to_thread(_read_controller, run, person, epoch + times.warm_up)
         return run
+
+
+async def _approve_proposals(person: Person) -> None:
+    while True:
+        await asyncio.to_thread(person.approve_proposals)
+        await asyncio.sleep(0.5)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _sleep_until(t: float) -> None:
@@ -118,6 +131,7 @@ def write_config(folder: Path, rig: Rig, mode: str, probe_every: float) -> int:
         "version": 1,
         "topology": "topology.yaml",
         "listen": {"host": "127.0.0.1", "port": port},
+        "auth": {"tokens": write_token(folder)},
         "sources": [{"kind": "scrape", "name": "engines", "targets": list(rig.pages), "period": 1}],
         "targets": [{"name": "router", **rig.target}],
         "actions": {
@@ -132,18 +146,10 @@ def write_config(folder: Path, rig: Rig, mode: str, probe_every: float) -> int:
     return port
 
 
-async def _fetch(url: str) -> Any:
-    try:
-        return json.loads((await exchange(url, FetchOptions(10.0))).body)
-    except (FetchError, ValueError) as error:
-        raise RuntimeError(f"{url}: {error}") from None
-
-
-async def _read_controller(run: LoopRun, url: str, start: float) -> None:
+def _read_controller(run: LoopRun, person: Person, start: float) -> None:
     """Adds what the controller saw and did."""
-    found = await _fetch(f"{url}/api/v1/incidents")
-    run.incidents = found["incidents"] if isinstance(found, dict) else found
-    actions = (await _fetch(f"{url}/api/v1/actions"))["actions"]
+    run.incidents = json.loads(person.ask("/api/v1/incidents") or b"")["incidents"]
+    actions = json.loads(person.ask("/api/v1/actions") or b"")["actions"]
     run.events = [(run.times.fault_at, f"fault: r{SLOW_REPLICA} slowed to {SLOW:g} of its speed")]
     run.events.append((run.times.fault_end, "end of fault"))
     if actions:

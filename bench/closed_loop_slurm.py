@@ -18,7 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from typing import Any
 
 import yaml
 
+from bench.closed_loop_person import Person, write_token
 from bench.line_plot import Panel, draw_plot
 from skewscope.adapters.discovery.slurm import expand_hosts
 from tests.lab import state
@@ -174,7 +174,16 @@ def write_config(rig: Rig, fault: Fault, pages: int, port: int) -> None:
         "version": 1,
         "topology": "topology.yaml",
         "listen": {"port": port},
-        "sources": [{"kind": "scrape", "name": "ranks", "targets": [f"127.0.0.1:{pages}"], "period": 1}],
+        "auth": {"tokens": write_token(rig.folder)},
+        "sources": [
+            {
+                "kind": "scrape",
+                "name": "ranks",
+                "targets": [f"127.0.0.1:{pages}"],
+                "period": 1,
+                "reports_for": list(NODES),
+            }
+        ],
         "targets": [target],
         "actions": {
             "mode": rig.mode,
@@ -195,20 +204,11 @@ def controller(rig: Rig, port: int) -> Iterator[None]:
     with (rig.folder / "log").open("w") as log:
         process = subprocess.Popen([*command, str(rig.folder / "skewscope.yaml")], stdout=log, stderr=log, cwd=ROOT)
     try:
-        wait_until(lambda: fetch(rig, "/readyz") is not None, "controller", 60)
+        wait_until(lambda: Person(rig.url).ask("/readyz") is not None, "controller", 60)
         yield
     finally:
         process.terminate()
         process.wait(30)
-
-
-def fetch(rig: Rig, path: str) -> bytes | None:
-    """Returns an answer of the controller; None for none."""
-    try:
-        with urllib.request.urlopen(rig.url + path, timeout=10) as answer:
-            return bytes(answer.read())
-    except OSError:
-        return None
 
 
 def run_rig(fault: Fault, mode: str, results: dict[str, Rig]) -> None:
@@ -225,7 +225,7 @@ def run_rig(fault: Fault, mode: str, results: dict[str, Rig]) -> None:
         wait_until((folder / "progress").exists, "first step", 60)
         rig.begun = time.time()
         watch(rig, fault)
-        told = fetch(rig, "/api/v1/actions")
+        told = Person(rig.url).ask("/api/v1/actions")
         rig.actions = json.loads(told)["actions"][::-1] if told else []
         rows = (line.split() for line in (folder / "progress").read_text().splitlines())
         rig.steps = [(float(t) - rig.begun, int(step)) for t, step in rows]
@@ -244,6 +244,8 @@ def watch(rig: Rig, fault: Fault) -> None:
         if now != last:
             rig.seen.append((t, now))
             last = now
+        if rig.mode == "act":
+            Person(rig.url).approve_proposals()
         time.sleep(0.5)
 
 

@@ -3,7 +3,8 @@
 `python -m bench.closed_loop open-vswitch`. A user-space switch stands for that of a node's DPU: two guests (a member of
 the group, and a bulk transfer) share its uplink of 50 Mbit/s. The controller scrapes the counters of the uplink and the
 duration of rounds; the agent of the node carries out its signed orders. The elephant ends later; then the limit is
-taken back. The same is run with a controller that only observes.
+taken back. The same is run with a controller that only observes. Nothing observes the wire here, so it is not known
+whether the node only loads weights: a person approves the limit.
 """
 
 import argparse
@@ -14,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from typing import Any
 
 import yaml
 
+from bench.closed_loop_person import Person, write_token
 from bench.closed_loop_rounds import BULK
 from bench.line_plot import Panel, draw_plot
 from tests.lab.namespaces import inside, run, within
@@ -38,9 +39,10 @@ SPEED = 50
 """Mbit/s of the uplink."""
 LIMIT = 8000
 """kbit/s that are left to the elephant."""
-TOKENS = {"agent": "agent-of-n0-0123456789abcdef", "admin": "the-admin-0123456789abcdef"}
+AGENT_TOKEN = "agent-of-n0-0123456789abcdef"
 PORT = 8470
-"""Of the controller, in the switch's namespace."""
+"""Of the controller, in the switch's namespace, where the thread of a loop is."""
+PERSON = Person(f"http://127.0.0.1:{PORT}")
 BIN = 2.0
 
 
@@ -146,7 +148,7 @@ def round_page(file: Path, lab: SwitchLab) -> Iterator[int]:
 
 def write_configs(folder: Path, lab: SwitchLab, run: SwitchRun, page: int, port: int) -> None:
     """Writes topology, key, tokens, and the configs of controller and agent."""
-    for name, text in {**TOKENS, "orders.key": KEY}.items():
+    for name, text in {"agent": AGENT_TOKEN, "orders.key": KEY}.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o600)
     uplink = {"name": "p0", "network": "north-south", "speed": f"{SPEED} Mbit/s", "devices": [lab.port(PEER)]}
@@ -173,9 +175,17 @@ def write_configs(folder: Path, lab: SwitchLab, run: SwitchRun, page: int, port:
         "version": 1,
         "topology": "topology.yaml",
         "listen": {"port": port},
-        "auth": {"tokens": [{"name": "admin", "role": "admin", "file": "admin"}]},
+        "auth": {"tokens": write_token(folder)},
         "agents": {"tokens": [{"node": "n0", "file": "agent"}]},
-        "sources": [{"kind": "scrape", "name": "rounds", "targets": [f"127.0.0.1:{page}"], "period": 1}],
+        "sources": [
+            {
+                "kind": "scrape",
+                "name": "rounds",
+                "targets": [{"targets": [f"127.0.0.1:{page}"], "labels": {"node": "n0"}}],
+                "period": 1,
+                "reports_for": ["n0", "roce"],
+            }
+        ],
         "targets": [switch],
         "actions": {
             "mode": run.mode,
@@ -219,7 +229,7 @@ def run_loop(mode: str, times: Times) -> SwitchRun:
         cli = [sys.executable, "-c", "from skewscope.tui.cli.main import main; main()", "run", "--config"]
         command = inside(lab.space, *cli, str(folder / "skewscope.yaml"))
         stack.enter_context(process(command, folder / "controller.log"))
-        wait_until(lambda: ask("/readyz") is not None, "controller", 60)
+        wait_until(lambda: PERSON.ask("/readyz") is not None, "controller", 60)
         agent = [sys.executable, "-m", "skewscope.adapters.agent", "--config", str(folder / "agent.yaml")]
         stack.enter_context(process(inside(lab.space, *agent), folder / "agent.log"))
         for host, role, to in ((PEER, "receive", PEER), (PEER, "sink", PEER), (MEMBER, "send", PEER)):
@@ -227,7 +237,7 @@ def run_loop(mode: str, times: Times) -> SwitchRun:
         wait_until(rounds.exists, "first round")
         found.begun = time.time()
         watch(found, lab, folder)
-        told = ask("/api/v1/actions")
+        told = PERSON.ask("/api/v1/actions")
         found.actions = json.loads(told)["actions"][::-1] if told else []
         read_traffic(found, folder)
     return found
@@ -240,18 +250,6 @@ def traffic(lab: SwitchLab, folder: Path, host: str, role: str, to: str) -> Iter
     command = [sys.executable, "-m", "bench.closed_loop_rounds", role, address(to), str(file)]
     with process(inside(lab.host(host), *command), folder / f"{role}.log"):
         yield
-
-
-def ask(path: str) -> bytes | None:
-    """Returns an answer of the controller, in whose namespace this thread is; None for none."""
-    headers = {"Authorization": f"Bearer {TOKENS['admin']}"}
-    try:
-        with urllib.request.urlopen(
-            urllib.request.Request(f"http://127.0.0.1:{PORT}{path}", headers=headers), timeout=10
-        ) as answer:
-            return bytes(answer.read())
-    except OSError:
-        return None
 
 
 def watch(found: SwitchRun, lab: SwitchLab, folder: Path) -> None:
@@ -270,6 +268,8 @@ def watch(found: SwitchRun, lab: SwitchLab, folder: Path) -> None:
             if now != last:
                 found.seen.append((t, now))
                 last = now
+            if found.mode == "act":
+                PERSON.approve_proposals()
             time.sleep(0.5)
 
 
