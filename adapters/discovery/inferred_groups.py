@@ -1,7 +1,7 @@
 """Parallel groups out of labels of ranks, and replicas out of labels of serving engines."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -18,20 +18,29 @@ from skewscope.engine.model.topology_file import GROUP_WITHOUT, NODE_WITHOUT
 
 GROUP_LABELS = ("group", "comm_name", "replica")
 POD_LABELS = ("pod", "exported_pod")
-ENGINE_LABELS = ("pod", "instance", "container", "service", "job", "model_name", "engine")
+INDEX_LABELS = {"engine": "engine", "dp_rank": "dp"}
+"""Labels with the index of an engine, or of a data-parallel rank, in its server; each with a word for names."""
+ENGINE_LABELS = ("pod", "instance", "container", "service", "job", "model_name", *INDEX_LABELS)
 """Labels that may tell serving engines apart, the strongest first."""
+PLACE_LABELS = ("pod", "instance", "node")
+"""Labels that tell servers apart, each of which counts its engines from 0."""
 OF_NO_ENGINE = ("skewscope", "dynamo")
 """First parts of names that are those of no engine: canonical names, and those of a frame around engines."""
+
+
+Labels = tuple[tuple[str, str], ...]
 
 
 class EngineIdentity(NamedTuple):
     """One serving engine: what its series have in common."""
 
     node: str
-    labels: tuple[tuple[str, str], ...]
+    labels: Labels
     """Those of its labels that tell engines apart, the strongest first."""
     prefix: str
     """Which kind of engine: the first part of its metrics' names."""
+    is_whole: bool = False
+    """Whether it is a server of several engines as a whole."""
 
 
 @dataclass
@@ -39,8 +48,8 @@ class GroupFinder:
     """Collects series of ranks, groups and engines, and drafts groups of them."""
 
     ranks: dict[str, RankLabels] = field(default_factory=lambda: defaultdict(RankLabels))
-    engines: dict[EngineIdentity, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
-    """Names of models and indices of engines of each place that serves."""
+    engines: dict[EngineIdentity, set[Labels]] = field(default_factory=lambda: defaultdict(set))
+    """Models and indices that series of each place that serves name together."""
     node_of_pod: Mapping[str, str] = field(default_factory=dict)
     gpus_of_pod: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """GPUs (`node/gpuN`) by the pod that uses them."""
@@ -66,12 +75,10 @@ class GroupFinder:
         place = [("pod", pod), ("instance", instance)]
         if not pod and not instance.rpartition(":")[2].isdecimal():
             # A host alone does not tell its engines apart.
-            place += [(label, labels.get(label, "")) for label in ("container", "service", "job")]
+            place += [(label, labels.get(label, "")) for label in ("container", "service", "job", "node")]
         own = tuple((label, value) for label, value in place if value)
         seen = self.engines[EngineIdentity(node, own, metric.partition(":")[0].partition("_")[0])]
-        for label in ("model_name", "engine"):
-            if value := labels.get(label):
-                seen.add((label, value))
+        seen.add(tuple((label, labels[label]) for label in ("model_name", *INDEX_LABELS) if labels.get(label)))
 
     def add_gpu(self, labels: Mapping[str, str], gpu: str) -> None:
         """Adds a series of a GPU that says which pod uses it."""
@@ -155,14 +162,17 @@ class GroupFinder:
         """Returns the group of an engine; `beside` counts the engines of its node."""
         labels = dict(engine.labels)
         own = tuple((label, labels[label]) for label in telling if label in labels)
+        if engine.is_whole or labels.keys() & INDEX_LABELS.keys() & set(telling):
+            telling = [*telling, *(label for label in PLACE_LABELS if label not in telling)]
         members = self._engine_members(labels, engine.node, gpus, alone=beside == 1)
         if set(engine.node) & set(NODE_WITHOUT):
             return None
         # Where a node has one engine, the node is enough; otherwise its labels decide.
-        decides = tuple(sorted(own)) if beside > 1 or labels.get("pod") else ()
+        deciding = tuple(sorted((label, labels[label]) for label in telling if label in labels))
+        decides = deciding if beside > 1 or labels.get("pod") else ()
         name = _engine_name(engine, own if beside > 1 else ())
-        model = labels.get("model_name") or "engines"
-        return GroupDraft(name, "tensor-parallel", "its kind", members, _valid_name(model), engine.node, decides)
+        pool = "" if engine.is_whole else _valid_name(labels.get("model_name") or "engines")
+        return GroupDraft(name, "tensor-parallel", "its kind", members, pool, engine.node, decides)
 
     def _engine_members(
         self, labels: Mapping[str, str], node: str, gpus: Mapping[str, int], *, alone: bool
@@ -175,32 +185,34 @@ class GroupFinder:
         return (node,) if node else ()
 
 
-def _split_engines(found: Mapping[EngineIdentity, set[tuple[str, str]]]) -> list[EngineIdentity]:
+def _split_engines(found: Mapping[EngineIdentity, set[Labels]]) -> list[EngineIdentity]:
     """Returns the engines of all places that serve.
 
-    An `instance` that several nodes share is that of an aggregator and is left out. A place with several models has an
-    engine for each; the index of an engine counts only where nothing else names a place.
+    An `instance` that several nodes share is that of an aggregator and is left out. A place with several models or
+    indices has an engine for each; what is reported of all engines of a server together has a place of its own.
     """
     nodes: dict[str, set[str]] = defaultdict(set)
     for engine in found:
         nodes[dict(engine.labels).get("instance", "")].add(engine.node)
-    merged: dict[EngineIdentity, set[tuple[str, str]]] = defaultdict(set)
+    merged: dict[EngineIdentity, set[Labels]] = defaultdict(set)
     for engine, more in found.items():
         own = [pair for pair in engine.labels if pair[0] != "instance" or len(nodes[pair[1]]) < 2]
         merged[engine._replace(labels=tuple(own))] |= more
     _merge_canonical(merged)
-    split = []
-    for engine, given in merged.items():
-        models = sorted(pair for pair in given if pair[0] == "model_name")
-        indices = sorted(pair for pair in given if pair[0] == "engine") if not engine.labels else []
-        for model in models or [("model_name", "")]:
-            for index in indices or [("engine", "")]:
-                own_labels = (*engine.labels, *(pair for pair in (model, index) if pair[1]))
-                split.append(engine._replace(labels=own_labels))
-    return split
+    return [part for engine, given in merged.items() for part in _split_engine(engine, given)]
 
 
-def _merge_canonical(engines: dict[EngineIdentity, set[tuple[str, str]]]) -> None:
+def _split_engine(engine: EngineIdentity, given: set[Labels]) -> Iterator[EngineIdentity]:
+    """Yields the engines of one place."""
+    models = sorted({labels[:1] for labels in given if dict(labels).get("model_name")})
+    indices = sorted({tuple(pair for pair in labels if pair[0] in INDEX_LABELS) for labels in given})
+    several = len(set(indices) - {()}) > 1
+    for model in models or [()]:
+        for index in indices if several else [()]:
+            yield engine._replace(labels=(*engine.labels, *model, *index), is_whole=several and not index)
+
+
+def _merge_canonical(engines: dict[EngineIdentity, set[Labels]]) -> None:
     """Adds what was read under the names of no engine to the engine of the same place."""
     of_place = {engine[:2]: engine for engine in sorted(engines) if engine.prefix not in OF_NO_ENGINE}
     for engine in [each for each in engines if each.prefix in OF_NO_ENGINE and each[:2] in of_place]:
@@ -230,10 +242,10 @@ def _engine_name(engine: EngineIdentity, own: tuple[tuple[str, str], ...]) -> st
     """Returns a name of a replica: its pod, or its engine, node and what tells it from others there."""
     labels = dict(own)
     if pod := dict(engine.labels).get("pod"):
-        rest = [value for label, value in own if label != "pod"]
+        rest = [INDEX_LABELS.get(label, "") + value for label, value in own if label != "pod"]
     else:
         port = labels.pop("instance", "").rpartition(":")[2]
-        rest = [port, *labels.values()]
+        rest = [port, *(INDEX_LABELS.get(label, "") + value for label, value in labels.items())]
     head = pod or f"{engine.prefix}-{engine.node}"
     name = "-".join(filter(None, (head, *rest)))
     return _valid_name(name.replace("/", "-").replace(" ", "-"))

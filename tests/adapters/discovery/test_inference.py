@@ -16,6 +16,7 @@ from skewscope.kb.yamlfile import parse
 
 CLOCK, WAITING, RECEIVED = "DCGM_FI_DEV_SM_CLOCK", "vllm:num_requests_waiting", "node_network_receive_bytes_total"
 RDMA, STEP = "node_infiniband_port_data_received_bytes_total", "skewscope_step_duration"
+PROMPTS = "vllm:prompt_tokens_total"
 
 
 def infer(*series):
@@ -101,6 +102,45 @@ def test_two_engines_on_a_host_are_two_replicas(engines):
     assert len(found.groups) == 2
     assert len({entity(found, WAITING, labels) for labels in engines}) == 2
     assert {group.front_end for group in found.groups} == {"h"}
+
+
+def _servers(index, *places):
+    return [{**place, index: str(n), "model_name": "m"} for place in places for n in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("engines", "names"),
+    [
+        (_servers("engine", {"instance": "server"}), ["vllm-server-engine0", "vllm-server-engine1"]),
+        (_servers("dp_rank", {"instance": "h:8000"}), ["vllm-h-dp0", "vllm-h-dp1"]),
+        (
+            _servers("engine", {"instance": "a:8000"}, {"instance": "b:8000"}),
+            [f"vllm-{host}-engine{n}" for host in "ab" for n in range(2)],
+        ),
+        (
+            _servers("dp_rank", {"instance": "h:8000"}, {"instance": "h:8001"}),
+            [f"vllm-h-{port}-dp{n}" for port in (8000, 8001) for n in range(2)],
+        ),
+        (_servers("dp_rank", {"node": "a"}, {"node": "b"}), [f"vllm-{host}-dp{n}" for host in "ab" for n in range(2)]),
+    ],
+)
+def test_engines_and_ranks_of_servers_are_replicas_of_one_pool(engines, names):
+    found, _ = infer(*((WAITING, labels) for labels in engines))
+    assert [entity(found, WAITING, labels) for labels in engines] == names
+    assert [set(pool.replicas) for pool in found.pools] == [set(names)]
+
+
+def test_what_is_reported_of_all_ranks_of_a_server_together_is_no_rank():
+    ranks = [{"instance": "h:8000", "dp_rank": str(n), "model_name": "m"} for n in range(2)]
+    whole = {"instance": "h:8000", "model_name": "m"}
+    found, _ = infer(*((WAITING, labels) for labels in ranks), (PROMPTS, whole))
+    assert entity(found, PROMPTS, whole) == "vllm-h"
+    assert [pool.replicas for pool in found.pools] == [("vllm-h-dp0", "vllm-h-dp1")]
+
+
+def test_a_server_of_one_engine_keeps_its_name():
+    found, _ = infer((WAITING, {"instance": "h:8000", "engine": "0", "model_name": "m"}))
+    assert [group.name for group in found.groups] == ["vllm-h"]
 
 
 def test_an_engine_of_another_port_is_of_no_replica():
