@@ -19,26 +19,13 @@ from skewscope.adapters.formats.chakra import (
     is_chakra_trace,
     read_nodes,
 )
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
-from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "Chakra execution trace"
 RANK_IN_NAME = re.compile(r"(?:rank[-_ ]?|\.)(\d{1,7})(?=\.)", re.IGNORECASE | re.ASCII)
 GROUP = "default_pg-0"
 """A trace does not say the groups of its rank; its collectives count for all ranks together."""
 NOTE = "a Chakra trace has no times: what is computed from one collective to the next counts as a step of one second"
-
-
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the trace.
-
-    Raises:
-        InputError: the file is no trace, or damaged.
-    """
-    return read_artefact(read_series, source, recording, (registry, names), MAX_BYTES)
 
 
 def recognise(head: bytes, name: str) -> bool:
@@ -90,3 +77,11 @@ def _find_rank(name: str, labels: Mapping[str, str]) -> str:
         return str(int(match[1]))
     hint = "Give the input the label `global_rank`, or name the file after its rank, as in trace.3.et."
     raise InputError([Problem(name, 0, "", "a name without a rank", "one such as trace.3.et", hint)])
+
+
+READER = artefact_reader(
+    "Chakra execution trace",
+    read_series,
+    recognise,
+    max_bytes=MAX_BYTES,
+)

@@ -22,12 +22,12 @@ from skewscope.adapters.inputs.recording import (
     InputResult,
     Recording,
     check_total_size,
-    find_reader,
     hash_input,
     input_size,
     lost_reader_error,
     order_inputs,
     read_input,
+    reader_of,
 )
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.runtime.processes import (
@@ -84,9 +84,8 @@ class _PartReader:
 
     def _iter_parts(self) -> Iterator[tuple[float, Block]]:
         """Yields (time up to which all samples have come, samples)."""
-        reader = find_reader(self._source.kind)
-        assert reader is not None  # checked when the recording was opened
-        if _has_parts(self._source):
+        reader = reader_of(self._source)
+        if reader.read_parts:
             yield from reader.read_parts(self._source, self._recording, self._registry)
         else:
             yield math.inf, reader.read(self._source, self._recording, self._registry, self._names())
@@ -172,12 +171,12 @@ def choose_readers(recording: Recording, workers: int | None) -> int:
 
 
 def _has_parts(source: Input) -> bool:
-    return hasattr(find_reader(source.kind), "read_parts")
+    return reader_of(source).read_parts is not None
 
 
 def _is_small(source: Input, size: int) -> bool:
     """Returns whether another process may read an input whole; some kinds start processes of their own."""
-    return size <= MAX_WHOLE_BYTES and not getattr(find_reader(source.kind), "READS_IN_PARALLEL", False)
+    return size <= MAX_WHOLE_BYTES and not reader_of(source).reads_in_parallel
 
 
 class ConcurrentInputs:

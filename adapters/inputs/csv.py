@@ -30,6 +30,7 @@ from skewscope.adapters.inputs.column_roles import (
     is_training_epoch,
 )
 from skewscope.adapters.inputs.parquet import LongTableReader, check_rows, read_batch, scan_batch
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.table_layout import EXPECTED, TableLayout, find_layout, is_time_name, long_batches
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -37,7 +38,6 @@ from skewscope.engine.ingest.feed import Block, concat_blocks
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "CSV table of samples"
 BLOCK_BYTES = 4 << 20
 MAX_COLUMNS = 4096
 SEPARATORS = ",;\t"
@@ -281,3 +281,12 @@ def _add_time(text: str, seconds: dict[str, float], divisor: float) -> bool:
         when = datetime.fromisoformat(bare.replace("/", "-"))
         seconds[text] = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     return text in seconds
+
+
+READER = InputReader(
+    "CSV table of samples",
+    read,
+    recognise,
+    scan=scan,
+    explain=explain,
+)

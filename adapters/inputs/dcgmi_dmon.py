@@ -10,17 +10,11 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.file_origin import join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.monitor_rows import RoundTimes, parse_number
-from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "dcgmi dmon log"
-EXPORTER = "dcgm"
-PLACED_BY_NAME = True
 HEADER = re.compile(r"^(?P<stamp>.{0,40}?)# ?Entity\s+(?P<names>\S.*)$")
 ROW = re.compile(
     r"^(?P<stamp>.{0,40}?)(?P<kind>GPU-I|GPU-CI|GPU|Switch|Link|CPU|Core) (?P<number>\d{1,5})\s+(?P<cells>\S.*)$"
@@ -134,10 +128,10 @@ def _read_row(
     return None
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the output.
-
-    Raises:
-        InputError: it is no such output, or a row is damaged.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "dcgmi dmon log",
+    read_series,
+    recognise,
+    exporter="dcgm",
+    placed_by_name=True,
+)

@@ -10,16 +10,10 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs import megatron_log
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.messages import with_messages
-from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 
-LABEL = "DeepSpeed training log"
-PLACED_BY_NAME = True
-LOG_MARKS = (b"SamplesPerSec=", b"samples/sec: ", b"[Rank ")
 EXAMPLE = "`... global_step=10, RunningAvgSamplesPerSec=110.9, CurrSamplesPerSec=111.3, ...`"
 THROUGHPUT = re.compile(
     r"(?:global_step=(?P<step>\d{1,15}), RunningAvgSamplesPerSec=[^,]*, Curr|\b\d+/(?P<old_step>\d{1,15}), )"
@@ -89,10 +83,10 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return read_steps(file, name, labels, DeepspeedParser(), EXAMPLE)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: no line is of a step.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "DeepSpeed training log",
+    read_series,
+    recognise,
+    placed_by_name=True,
+    log_marks=(b"SamplesPerSec=", b"samples/sec: ", b"[Rank "),
+)

@@ -24,10 +24,9 @@ from skewscope.adapters.inputs.recording import (
     RECORDING_FILE,
     Input,
     Recording,
-    find_reader,
-    input_readers,
     open_recording,
     parse_topology_file,
+    reader_of,
 )
 from skewscope.adapters.inputs.series_scan import SeriesScan, scan_inputs
 from skewscope.adapters.inputs.written_times import keep_written_times
@@ -191,7 +190,7 @@ def _place_captures(inputs: Sequence[Input], topology: Topology) -> tuple[tuple[
 
 def _place_capture(source: Input, topology: Topology) -> Input:
     """Returns the input of a capture with the port that its name says: node, `-` or `_`, port."""
-    if "port" not in getattr(input_readers()[source.kind], "NEEDS", ()):
+    if "port" not in reader_of(source).needs:
         return source
     stem = Path(source.path).name.partition(".pcap")[0]
     for port in topology.port.values():
@@ -223,8 +222,7 @@ def _check_found(draft: TopologyDraft, paths: Sequence[Path], scan: SeriesScan, 
 
 def _explanations(recording: Recording) -> list[str]:
     """Returns why readers of the first inputs took no column, where they say so."""
-    readers = [(source, find_reader(source.kind)) for source in recording.inputs[:MAX_EXPLAINED]]
-    notes = (explain(source, recording) for source, reader in readers if (explain := getattr(reader, "explain", None)))
+    notes = (reader_of(source).explain(source, recording) for source in recording.inputs[:MAX_EXPLAINED])
     return sorted(set(filter(None, notes)))
 
 

@@ -6,15 +6,10 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.counter_dumps import Counter, find_place, host_in_name, read_dumps
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
-from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, ethtool_metric
-from skewscope.engine.ingest.feed import Block
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
+from skewscope.adapters.mapping.names import ethtool_metric
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "ethtool -S dump"
-EXPORTER = "node_exporter"
-PLACED_BY_NAME, HOST_IN_NAME = True, host_in_name
 COMMAND = re.compile(r"\bethtool (?:-S|--statistics) (?P<device>[\w@.-]{1,40})")
 TITLE = re.compile(r"^[=#* -]{0,8}(?P<device>[a-zA-Z][\w@.-]{1,39})(?::|[=#* -]{1,8})$")
 HEADER = "NIC statistics:"
@@ -66,10 +61,11 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return read_dumps(file, name, labels, EthtoolParser(name, find_place(labels, name)))
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the dumps.
-
-    Raises:
-        InputError: it is no such dump, or nothing says its time or device.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "ethtool -S dump",
+    read_series,
+    recognise,
+    exporter="node_exporter",
+    placed_by_name=True,
+    host_in_name=host_in_name,
+)

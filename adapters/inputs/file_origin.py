@@ -1,6 +1,6 @@
 """Host and server of a file whose content names none: by the labels of its input, else by its folder or its name.
 
-Readers that take one from here set `PLACED_BY_NAME`; `HOST_IN_NAME` finds the host in a file's name, where that is not
+Readers that take one from here set `placed_by_name`; `host_in_name` finds the host in a file's name, where that is not
 its stem.
 """
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from skewscope.adapters.discovery.draft import GUESS, Assumption
 from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
-from skewscope.adapters.inputs.recording import Input, Recording, find_reader
+from skewscope.adapters.inputs.recording import Input, Recording, reader_of
 from skewscope.engine.model.topology_file import LABEL_NAME, NODE_WITHOUT
 from skewscope.kb.problems import join_names
 
@@ -98,15 +98,15 @@ def _add_origins(inputs: Sequence[Input]) -> list[Input]:
     """Returns the inputs, those in folders that stand for hosts with the label of their host."""
     by_name: dict[tuple[str, str], set[str]] = defaultdict(set)
     for source in inputs:
-        reader = find_reader(source.kind)
-        if getattr(reader, "PLACED_BY_NAME", False):
-            host = getattr(reader, "HOST_IN_NAME", _stem)(source.path)
+        reader = reader_of(source)
+        if reader.placed_by_name:
+            host = reader.host_in_name(source.path)
             by_name[source.kind, host].add(_folder(source))
     shared = [folders for folders in by_name.values() if len(folders) > 1]
     hosts = distinguish_folders(sorted(set().union(*shared)))
     return [
         replace(source, labels=tuple(sorted([*source.labels, (ORIGIN_LABEL, hosts[_folder(source)])])))
-        if _folder(source) in hosts and not hasattr(find_reader(source.kind), "RUNS_APART")
+        if _folder(source) in hosts and not reader_of(source).runs_apart
         else source
         for source in inputs
     ]
@@ -114,10 +114,6 @@ def _add_origins(inputs: Sequence[Input]) -> list[Input]:
 
 def _folder(source: Input) -> str:
     return str(PurePosixPath(source.path).parent)
-
-
-def _stem(path: str) -> str:
-    return PurePosixPath(path).name.partition(".")[0]
 
 
 def _is_time(part: str, beside: Sequence[str]) -> bool:

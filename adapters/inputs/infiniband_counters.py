@@ -10,16 +10,10 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.counter_dumps import Counter, find_place, host_in_name, read_dumps
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
-from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "dump of InfiniBand counters"
-EXPORTER = "node_exporter_ib"
-PLACED_BY_NAME, HOST_IN_NAME = True, host_in_name
 SYSFS = re.compile(
     r"(?:/sys/class/infiniband/|^)(?P<device>\w{1,40})/ports/(?P<port>\d{1,3})/"
     r"(?P<name>(?:(?:hw_)?counters/)?\w{1,60}): ?(?P<value>.{1,60})$"
@@ -136,10 +130,11 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return read_dumps(file, name, labels, InfinibandParser(name, find_place(labels, name)))
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the dumps.
-
-    Raises:
-        InputError: it is no such dump, or nothing says its time or device.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "dump of InfiniBand counters",
+    read_series,
+    recognise,
+    exporter="node_exporter_ib",
+    placed_by_name=True,
+    host_in_name=host_in_name,
+)

@@ -15,14 +15,11 @@ import numpy as np
 from skewscope.adapters.formats.bounds import SAMPLES, SERIES
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.file_origin import join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
-from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.text import OWN_TIME, own_time
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry, ethtool_metric
-from skewscope.engine.ingest.feed import Block
+from skewscope.adapters.mapping.names import ethtool_metric
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "Influx line protocol, as Telegraf writes it"
 ESCAPED = r"(?:[^\s,=\\]++|\\.)"
 KEY = re.compile(r"((?:[^\s\\]++|\\.)++) +")
 MEASUREMENT = re.compile(r"(?:[^\s,=\\#]|\\.)(?:[^\s,=\\]|\\.)*")
@@ -256,10 +253,8 @@ class PointReader:
                 yield LabelledSeries(metric, own, time[order], number[order], note)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the lines.
-
-    Raises:
-        InputError: it is no line protocol.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "Influx line protocol, as Telegraf writes it",
+    read_series,
+    recognise,
+)

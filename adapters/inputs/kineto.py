@@ -13,35 +13,18 @@ from pathlib import PurePath
 import numpy as np
 
 from skewscope.adapters.formats.kineto import ProfilerTrace, TraceGroup, covered_time, is_profiler_trace, read_trace
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.process_groups import RUN_LABEL, label_run, rank_labels
-from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import STEP_DURATION
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "PyTorch profiler trace (Kineto)"
-RUNS_APART = True
-"""Inputs with the same ranks are of several runs."""
-SET_KIND = "kineto-ranks"
-"""Kind of a folder that holds several files of this kind."""
 MAX_TRACE_BYTES = 16 << 30
 RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d{1,7})", re.IGNORECASE | re.ASCII)
 STEP_SPACING_S = 1.0
 """Least seconds between two steps: a diagnosis takes one value a second of each series."""
 MIN_STEPS = 5
 """Steps after which a member that is slower than its peers is told."""
-
-
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the trace.
-
-    Raises:
-        InputError: the file is no trace, or damaged.
-    """
-    return read_artefact(read_series, source, recording, (registry, names), MAX_TRACE_BYTES)
 
 
 def recognise(head: bytes, name: str) -> bool:  # noqa: ARG001 - traces have any name
@@ -226,3 +209,13 @@ def _add_all(collector: SeriesCollector, metric: str, labels: Mapping[str, str],
     for time, value in zip(times.tolist(), values.tolist(), strict=True):
         if value == value:  # noqa: PLR0124 - NaN is not equal to itself
             collector.add(metric, labels, time, value)
+
+
+READER = artefact_reader(
+    "PyTorch profiler trace (Kineto)",
+    read_series,
+    recognise,
+    max_bytes=MAX_TRACE_BYTES,
+    set_kind="kineto-ranks",
+    runs_apart=True,
+)

@@ -20,21 +20,13 @@ from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
 from skewscope.adapters.inputs.parallel_files import read_files
 from skewscope.adapters.inputs.process_groups import RUN_LABEL, label_run, rank_labels
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import STEP_DURATION
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
-FOLDER = True
-"""An input of this kind is a folder."""
-OTHERS_LEFT_OUT = True
-"""The folder may hold files of other kinds, and folders."""
-LABEL = "folder with the profiler traces of several ranks"
-RUNS_APART = True
-"""Inputs with the same ranks are of several runs."""
-READS_IN_PARALLEL = True
-"""Its files are read in several processes, if there are."""
 HEAD_BYTES = 1 << 16
 ARRIVAL_LAG = "skewscope_nccl_arrival_lag"
 
@@ -222,3 +214,15 @@ def scan(source: Input, recording: Recording) -> Iterator[tuple[str, Mapping[str
         InputError: all problems of the traces.
     """
     yield from ((one.metric, dict(one.labels)) for one in _read_input(source, recording))
+
+
+READER = InputReader(
+    "folder with the profiler traces of several ranks",
+    read,
+    recognise,
+    scan=scan,
+    is_folder=True,
+    leaves_others_out=True,
+    reads_in_parallel=True,
+    runs_apart=True,
+)

@@ -10,13 +10,15 @@ the group only: they help to find a rank or to draft a topology, and tell no two
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from io import BufferedReader
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from skewscope.adapters.formats.bounds import SAMPLES
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS, drop_blanks
+from skewscope.adapters.inputs.reader import InputReader, SeriesReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -43,10 +45,6 @@ class LabelledSeries:
     """[sample]"""
     note: str = ""
     """What is assumed of the series, such as times that begin at 0; shown as a warning."""
-
-
-SeriesReader = Callable[[BufferedReader, str, Mapping[str, str]], list[LabelledSeries]]
-"""Reads the series of an open file: stream, name for messages, labels that are given to the whole file."""
 
 
 @dataclass
@@ -108,28 +106,37 @@ def _sort_samples(metric: str, labels: Labels, times: list[float], values: list[
     return LabelledSeries(metric, labels, time[order], np.array(values, np.float64)[order], note)
 
 
-def read_artefact(
-    reader: SeriesReader,
-    source: Input,
-    recording: Recording,
-    mapping: tuple[SeriesRegistry, MetricResolver],
+def artefact_reader(
+    label: str,
+    read_series: SeriesReader,
+    recognise: Callable[[bytes, str], bool],
     max_bytes: int | None = None,
-) -> Block:
-    """Returns the samples of an input that is one file, plain or compressed.
+    **traits: Any,
+) -> InputReader:
+    """Returns the reader of inputs that are one file, plain or compressed.
 
     Args:
-        reader: reads the series of a file of this kind.
-        source: the input.
-        recording: the recording of the input.
-        mapping: receives the series, and maps their names.
+        label: what messages call the kind.
+        read_series: reads the series of a file.
+        recognise: whether a file is of the kind.
         max_bytes: limit on the decompressed size.
-
-    Raises:
-        InputError: the file is not of this kind, or damaged.
+        traits: other fields of the reader.
     """
+    read = partial(_read_artefact, read_series, max_bytes)
+    return InputReader(label, read, recognise, read_series=read_series, **traits)
+
+
+def _read_artefact(
+    read_series: SeriesReader,
+    max_bytes: int | None,
+    source: Input,
+    recording: Recording,
+    registry: SeriesRegistry,
+    names: MetricResolver,
+) -> Block:
     with open_stream(recording.resolve_path(source.path), max_bytes) as file:
-        series = reader(file, recording.display_path(source.path), dict(source.labels))
-    return samples_to_block(series, source, *mapping)
+        series = read_series(file, recording.display_path(source.path), dict(source.labels))
+    return samples_to_block(series, source, registry, names)
 
 
 def samples_to_block(

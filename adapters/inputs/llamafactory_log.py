@@ -11,16 +11,10 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.elapsed_steps import ElapsedSteps, Progress, read_seconds
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.messages import with_messages
-from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 
-LABEL = "LLaMA-Factory training log"
-PLACED_BY_NAME = True
-LOG_MARKS = (b'"current_steps": ',)
 EXAMPLE = '`{"current_steps": 10, "total_steps": 99, "loss": 1.2, ..., "elapsed_time": "0:01:10", ...}`'
 MARK = '"current_steps": '
 STEP = re.compile(r'"current_steps": (?P<step>\d{1,15})[,}]')
@@ -115,10 +109,10 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return read_steps(file, name, labels, LlamafactoryParser(name, labels), EXAMPLE)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: no two lines are of steps, or too many are damaged.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "LLaMA-Factory training log",
+    read_series,
+    recognise,
+    placed_by_name=True,
+    log_marks=(b'"current_steps": ',),
+)

@@ -1,13 +1,13 @@
 """Recognition of logs whose first line of a known kind lies far behind their begin, as after what servers print first.
 
-Readers of logs name in `LOG_MARKS` texts of which each line that they know has one: most of a log is passed over fast.
+Readers of logs name in `log_marks` texts of which each line that they know has one: most of a log is passed over fast.
 """
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import is_binary
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import input_readers
 
 BLOCK_BYTES = 1 << 16
@@ -39,7 +39,7 @@ def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead, fa
     """
     if len(head) < BLOCK_BYTES or is_binary(head):
         return fallback
-    readers = {kind: module for kind, module in input_readers().items() if hasattr(module, "LOG_MARKS")}
+    readers = {kind: reader for kind, reader in input_readers().items() if reader.log_marks}
     held, blocks = head, 0
     while blocks < (MAX_FALLBACK_BYTES if fallback else MAX_LOG_BYTES) // BLOCK_BYTES:
         blocks += 1
@@ -49,18 +49,13 @@ def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead, fa
         held += more
         if not more or is_binary(more):
             break
-        looked = ((kind, module) for kind, module in readers.items() if not (fallback and is_fallback(module)))
-        fitting = [kind for kind, module in looked if _is_log(module, held, name)]
-        if kind := next((kind for kind in fitting if not is_fallback(readers[kind])), ""):
+        looked = ((kind, reader) for kind, reader in readers.items() if not (fallback and reader.is_fallback))
+        fitting = [kind for kind, reader in looked if _is_log(reader, held, name)]
+        if kind := next((kind for kind in fitting if not readers[kind].is_fallback), ""):
             return kind
         fallback = fallback or next(iter(fitting), "")
     return fallback
 
 
-def is_fallback(module: ModuleType) -> bool:
-    """Returns whether a reader reads only what no other one does, in as much of the file as is looked at."""
-    return getattr(module, "IS_FALLBACK", False)
-
-
-def _is_log(module: ModuleType, block: bytes, name: str) -> bool:
-    return any(mark in block for mark in module.LOG_MARKS) and bool(module.recognise(block, name))
+def _is_log(reader: InputReader, block: bytes, name: str) -> bool:
+    return any(mark in block for mark in reader.log_marks) and bool(reader.recognise(block, name))

@@ -10,7 +10,7 @@ from skewscope.adapters.discovery.draft import GUESS, Assumption
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.formats.log_times import DATED_NAME, SHORT_STAMP, find_stamp
-from skewscope.adapters.inputs.recording import Input, Recording, find_reader
+from skewscope.adapters.inputs.recording import Input, Recording, reader_of
 from skewscope.kb.problems import InputError
 
 HEAD_BYTES = 1 << 16
@@ -42,7 +42,7 @@ def find_years(recording: Recording) -> tuple[Recording, list[Assumption]]:
 
 def _yearless_day(source: Input, recording: Recording) -> tuple[int, int] | None:
     """Returns month and day of the first line of a log, where neither its lines, name nor labels say the year."""
-    if not getattr(find_reader(source.kind), "YEARLESS", False) or dict(source.labels).get("year"):
+    if not reader_of(source).is_yearless or dict(source.labels).get("year"):
         return None
     lines = _first_lines(source.path, recording)
     if DATED_NAME.search(PurePath(source.path).name) or any(find_stamp(line) is not None for line in lines):

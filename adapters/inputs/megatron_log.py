@@ -10,16 +10,10 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.messages import with_messages
-from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 
-LABEL = "Megatron-LM training log"
-PLACED_BY_NAME = True
-LOG_MARKS = (b"elapsed time per iteration", b"elapsed_time_per_iteration")
 EXAMPLE = "`iteration 10/ 100 | ... elapsed time per iteration (ms): 123.4 |`"
 ITERATION = re.compile(r"\biteration[ =]+(?P<iteration>\d{1,15})/ *\d+ \|")
 ELAPSED = re.compile(
@@ -86,10 +80,10 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return read_steps(file, name, labels, MegatronParser(), EXAMPLE)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: no line is of an iteration.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "Megatron-LM training log",
+    read_series,
+    recognise,
+    placed_by_name=True,
+    log_marks=(b"elapsed time per iteration", b"elapsed_time_per_iteration"),
+)

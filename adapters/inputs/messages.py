@@ -12,7 +12,8 @@ from typing import NamedTuple, cast
 
 from skewscope.adapters.formats.log_lines import decode_line
 from skewscope.adapters.inputs.file_origin import find_node, find_server
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, SeriesReader
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
+from skewscope.adapters.inputs.reader import SeriesReader
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import find_job
 from skewscope.kb.line_patterns import LinePattern

@@ -14,18 +14,12 @@ from typing import Any, BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs import megatron_log, nemo_log
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.messages import with_messages
-from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.running_means import RateMark, split_running_means
 from skewscope.adapters.inputs.training_steps import STEP_DURATION, LogLine, StepReader, read_steps
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "MLPerf training log"
-PLACED_BY_NAME = True
-LOG_MARKS = (b":::MLLOG ",)
 EXAMPLE = '`:::MLLOG {..., "key": "tracked_stats", "value": {"throughput": 2.1}, ...}`'
 MARK = ":::MLLOG "
 MAX_NUMBER = 1e18
@@ -177,10 +171,10 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return read_steps(file, name, labels, MlperfParser(name), EXAMPLE)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: an event is damaged, or no rate is in the log.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "MLPerf training log",
+    read_series,
+    recognise,
+    placed_by_name=True,
+    log_marks=(b":::MLLOG ",),
+)

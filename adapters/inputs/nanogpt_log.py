@@ -10,16 +10,10 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.elapsed_steps import ElapsedSteps, Progress
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.messages import with_messages
-from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 
-LABEL = "nanoGPT or llm.c training log"
-PLACED_BY_NAME = True
-LOG_MARKS = (b": loss ", b" train_time:", b" tok/s", b" | dt: ", b" | dt_ms ")
 EXAMPLE = "`iter 100: loss 3.1234, time 123.45ms, mfu 30.12%` or `step:100/5100 train_time:12345ms`"
 NUMBER = r"\d{1,12}(?:\.\d{1,9})?"
 STEP_TIMES = (
@@ -113,10 +107,10 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return read_steps(file, name, labels, NanogptParser(name, labels), EXAMPLE)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: no line is of a step.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "nanoGPT or llm.c training log",
+    read_series,
+    recognise,
+    placed_by_name=True,
+    log_marks=(b": loss ", b" train_time:", b" tok/s", b" | dt: ", b" | dt_ms "),
+)

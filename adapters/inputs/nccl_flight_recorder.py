@@ -26,6 +26,7 @@ from skewscope.adapters.formats.plain_pickle import MAX_BYTES
 from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
 from skewscope.adapters.inputs.process_groups import RUN_LABEL, label_run, rank_labels
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.written_times import first_write_time, written_label
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
@@ -33,16 +34,6 @@ from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem, join_names
 
-FOLDER = True
-"""An input of this kind is a folder."""
-OTHERS_LEFT_OUT = True
-"""The folder may hold files of other kinds, and folders."""
-LABEL = "NCCL flight recorder dump"
-RUNS_APART = True
-"""Inputs with the same ranks are of several runs."""
-EXPORTER = "flight_recorder"
-WRITTEN_COUNTS = True
-"""When the files were written says something that their content does not."""
 RANK_IN_NAME = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|gz|zst))*$", re.ASCII)
 COUNTED_NAME = re.compile(r"\d{1,18}", re.ASCII)
 HEAD_BYTES = 1 << 16
@@ -312,3 +303,16 @@ def _group_labels(group: ProcessGroup, rank: int) -> dict[str, str]:
     if len(group.ranks) < 2:
         return {}
     return rank_labels(group.name, group.description, group.ranks, rank)
+
+
+READER = InputReader(
+    "NCCL flight recorder dump",
+    read,
+    recognise,
+    scan=scan,
+    exporter="flight_recorder",
+    is_folder=True,
+    leaves_others_out=True,
+    runs_apart=True,
+    written_counts=True,
+)

@@ -18,15 +18,9 @@ import numpy as np
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
 from skewscope.adapters.inputs.file_origin import find_node, join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
-from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "nvidia-smi CSV log"
-EXPORTER = "dcgm"
-PLACED_BY_NAME = True
 MAX_COLUMNS = 1000
 CACHED_CELLS = 1 << 16
 HINT = "Take it with `nvidia-smi --query-gpu=timestamp,index,... --format=csv -l 1`."
@@ -356,10 +350,10 @@ def _read_line(reader: CsvReader, number: int, text: str) -> None:
     reader.read_row(number, cells)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: it is no such log, or a row is damaged.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "nvidia-smi CSV log",
+    read_series,
+    recognise,
+    exporter="dcgm",
+    placed_by_name=True,
+)

@@ -6,16 +6,10 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.file_origin import join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.monitor_rows import RoundTimes, parse_number
-from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "nvidia-smi dmon log"
-EXPORTER = "dcgm"
-PLACED_BY_NAME = True
 HEADER = re.compile(r"^# ?(?P<names>(?:Date\s+)?(?:Time\s+)?gpu\s.*)$")
 EXAMPLE = "`# gpu    pwr  gtemp  ...` and rows such as `    0    631     63`"
 METRICS = {
@@ -93,10 +87,10 @@ def _join_stamp(row: Mapping[str, str]) -> str:
     return f"{date[:4]}-{date[4:6]}-{date[6:]} {row['Time']}" if whole else ""
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the output.
-
-    Raises:
-        InputError: it is no such output, or a row is damaged.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "nvidia-smi dmon log",
+    read_series,
+    recognise,
+    exporter="dcgm",
+    placed_by_name=True,
+)

@@ -12,17 +12,11 @@ from typing import BinaryIO
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.counter_dumps import DAYS, parse_time_line
 from skewscope.adapters.inputs.file_origin import join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.monitor_rows import RoundTimes
 from skewscope.adapters.inputs.nvidia_smi import MAX_DAMAGED, MAX_SHOWN, MESSAGE
-from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "printed tables of nvidia-smi"
-EXPORTER = "dcgm"
-PLACED_BY_NAME = True
 LEAST_SHARE = 0.75
 """Share of lines that are of tables: the log of a job may begin with one."""
 GPU = re.compile(
@@ -143,10 +137,10 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return reader.collector.series()
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the tables.
-
-    Raises:
-        InputError: there is no row of a GPU, or too many are damaged.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "printed tables of nvidia-smi",
+    read_series,
+    recognise,
+    exporter="dcgm",
+    placed_by_name=True,
+)

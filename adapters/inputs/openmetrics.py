@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from skewscope.adapters.formats import openmetrics
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics_grammar import looks_like_exposition
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
-
-LABEL = "OpenMetrics text with times, as `promtool tsdb dump-openmetrics` or `promtool tsdb dump` writes it"
 
 
 def recognise(head: bytes, _name: str) -> bool:
@@ -38,3 +37,11 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, names: M
         return openmetrics.read(
             stream, recording.display_path(source.path), names.target_lookup(dict(source.labels), registry)
         )
+
+
+READER = InputReader(
+    "OpenMetrics text with times, as `promtool tsdb dump-openmetrics` or `promtool tsdb dump` writes it",
+    read,
+    recognise,
+    scan=scan,
+)

@@ -27,6 +27,7 @@ from skewscope.adapters.inputs.column_roles import (
     find_origin,
     is_training_epoch,
 )
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.table_layout import LONG_COLUMNS, TableLayout, find_layout, long_batches
 from skewscope.adapters.mapping.entities import UnmappedError
@@ -40,7 +41,6 @@ MAX_GROUP_BYTES = 2 << 30
 MAX_CODES = 1 << 20
 """Numbers that are renumbered through a table; more are sorted."""
 COLUMNS = LONG_COLUMNS
-LABEL = "Parquet table of samples"
 MAX_COLUMNS = 4096
 
 
@@ -360,3 +360,12 @@ def _read_times(column: Any, table: LongTableReader) -> F64:
 
 def _read_floats(column: Any) -> F64:
     return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False), np.float64)
+
+
+READER = InputReader(
+    "Parquet table of samples",
+    read,
+    recognise,
+    scan=scan,
+    explain=explain,
+)

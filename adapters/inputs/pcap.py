@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from skewscope.adapters.inputs.capture import build_port_view, reduce_stretches
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block, merge_blocks
 
-NEEDS = ("node", "port")
-"""Labels that identify the port of the packets."""
-LABEL = "packet capture (pcap)"
 MAGIC = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\x0a\x0d\x0d\x0a")
 
 
@@ -37,3 +35,12 @@ def read_parts(source: Input, recording: Recording, registry: SeriesRegistry) ->
     port = recording.topology.port[f"{labels['node']}/{labels['port']}"]
     path, view = recording.resolve_path(source.path), build_port_view(recording.topology, port)
     yield from reduce_stretches(path, view, registry, registry.warnings)
+
+
+READER = InputReader(
+    "packet capture (pcap)",
+    read,
+    recognise,
+    read_parts=read_parts,
+    needs=("node", "port"),
+)

@@ -16,14 +16,10 @@ from skewscope.adapters.formats.bounds import SAMPLES, SERIES
 from skewscope.adapters.formats.json_stream import CutOffError, JsonReader
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.inputs.file_origin import join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
-from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.mapping.entities import GPU_LABELS, NODE_LABELS, UUID_LABELS
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64
 
-LABEL = "JSON answer of the API of Prometheus (query, query_range), or export of VictoriaMetrics"
 BEGIN = re.compile(rb'\s*(?:\[\s*)?\{\s*"(?:status|isPartial|data|metric|values|timestamps|value)"\s*:')
 MARKS = re.compile(
     rb'"resultType"\s*:|"metric"\s*:\s*\{|"status"\s*:\s*"error"|"status"\s*:\s*"success"[^{}]{0,80}"data"\s*:'
@@ -192,10 +188,8 @@ def _to_numbers(given: list[Any]) -> F64:
     return np.array([np.nan if each is None else float(each) for each in given], np.float64)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the answers.
-
-    Raises:
-        InputError: there is no series with samples, or the file is damaged.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "JSON answer of the API of Prometheus (query, query_range), or export of VictoriaMetrics",
+    read_series,
+    recognise,
+)

@@ -10,12 +10,12 @@ from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS, ExpositionReader, list_series
 from skewscope.adapters.formats.openmetrics_grammar import looks_like_exposition
 from skewscope.adapters.inputs.prometheus_pages import MAX_PAGE_BYTES, parse_page_time
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "one page of a Prometheus exporter"
 ONE_MOMENT = "one page shows one moment; put more into one folder, each named by its time (1795177354.prom)"
 
 
@@ -64,3 +64,11 @@ def _parse_start(text: str, file: str) -> float:
     if not 0 <= time < MAX_SECONDS:
         raise InputError([Problem(file, 0, "start", f"{text!r:.40}", "seconds since 1970")])
     return time
+
+
+READER = InputReader(
+    "one page of a Prometheus exporter",
+    read,
+    recognise,
+    scan=scan,
+)

@@ -14,6 +14,7 @@ from skewscope.adapters.formats.openmetrics import (
     list_series,
 )
 from skewscope.adapters.formats.openmetrics_grammar import looks_like_exposition
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
@@ -21,9 +22,6 @@ from skewscope.kb.problems import InputError, Problem
 
 MAX_PAGE_BYTES = 256 << 20
 PAGE_NAME = re.compile(r"(?P<time>\d+(?:\.\d+)?)(?:\.[a-z]+)*", re.ASCII)
-FOLDER = True
-"""An input of this kind is a folder."""
-LABEL = "folder of Prometheus pages that are named by their times"
 
 
 def recognise(head: bytes, name: str) -> bool:
@@ -104,3 +102,12 @@ def parse_page_time(name: str) -> float | None:
     time = float(match["time"])
     # Larger numbers are milliseconds.
     return time / 1e3 if time > MAX_SECONDS else time
+
+
+READER = InputReader(
+    "folder of Prometheus pages that are named by their times",
+    read,
+    recognise,
+    scan=scan,
+    is_folder=True,
+)

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from skewscope.adapters.formats.bounds import INPUTS
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.inputs.input_warnings import problem_text
-from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind, is_fallback
+from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind
 from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers
 from skewscope.kb.problems import InputError, Problem, join_names
 
@@ -59,7 +59,7 @@ class FoundInputs:
         """Makes one input of several files of a folder, where their kind has a kind for that."""
         sets: dict[tuple[str, str], list[Input]] = {}
         for source in self.inputs:
-            if kind := getattr(input_readers()[source.kind], "SET_KIND", ""):
+            if kind := input_readers()[source.kind].set_kind:
                 sets.setdefault((kind, str(PurePosixPath(source.path).parent)), []).append(source)
         for (kind, folder), members in sets.items():
             if len(members) > 1:
@@ -72,7 +72,7 @@ class FoundInputs:
 
 def known_kinds() -> list[str]:
     """Returns what the kinds of inputs are called."""
-    return [getattr(module, "LABEL", kind) for kind, module in input_readers().items()]
+    return [reader.label for reader in input_readers().values()]
 
 
 def find_kind(path: Path, ahead: LookAhead | None = None) -> str:
@@ -88,17 +88,12 @@ def find_kind(path: Path, ahead: LookAhead | None = None) -> str:
     with open_stream(path) as stream:
         head = stream.read(HEAD_BYTES)
         readers = input_readers().items()
-        first, last = ([one for one in readers if is_fallback(one[1]) == late] for late in (False, True))
-        fitting = (kind for kind, module in first if _is_recognised(module, head, path.name))
+        first, last = ([one for one in readers if one[1].is_fallback == late] for late in (False, True))
+        fitting = (kind for kind, reader in first if reader.recognise(head, path.name))
         if kind := next(fitting, ""):
             return kind
-        fallback = next((kind for kind, module in last if _is_recognised(module, head, path.name)), "")
+        fallback = next((kind for kind, reader in last if reader.recognise(head, path.name)), "")
         return find_log_kind(stream, head, path.name, ahead or LookAhead(), fallback)
-
-
-def _is_recognised(module: object, head: bytes, name: str) -> bool:
-    recognise = getattr(module, "recognise", None)
-    return bool(recognise and recognise(head, name))
 
 
 def find_inputs(
@@ -128,7 +123,7 @@ def find_inputs(
 
 
 def _is_folder(kind: str) -> bool:
-    return bool(getattr(input_readers()[kind], "FOLDER", False))
+    return input_readers()[kind].is_folder
 
 
 def _siblings(path: Path, kind: str, ahead: LookAhead) -> tuple[str, ...]:

@@ -1,13 +1,6 @@
 """Reader of recording folders: checks the description and loads all inputs as one block of samples.
 
-The reader of inputs of kind `some-kind` is the function `read` of the module `some_kind` in this folder. The module may
-define `NEEDS` (required labels), `FOLDER` (whether the path is a folder), `OTHERS_LEFT_OUT` (whether that folder may
-hold folders), `READS_IN_PARALLEL` (whether it reads the files of one input in processes of its own),
-`WRITTEN_COUNTS` (whether their times do) and `read_parts` (which yields the samples in order of time). `LABEL` is what
-messages call the kind, `EXPORTER` the exporter that delivers such signals live, `SET_KIND` the kind of a folder
-with several files of it; `recognise` tells it by a file's first bytes and name, and `scan` or `read_series` lists its
-series for the inference of a topology; `explain` says what is assumed of its columns. `file_origin`, `log_years` and
-`log_recognition` say which else they look for.
+The reader of inputs of kind `some-kind` is `READER` of the module `some_kind` in this folder, an `InputReader`.
 """
 
 import datetime as dt
@@ -23,7 +16,6 @@ from functools import cache, cached_property, partial
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from types import ModuleType
 
 from skewscope.adapters.formats.bounds import BYTES, INPUTS, KNOWN_SERIES
 from skewscope.adapters.formats.compression import observe_bytes
@@ -39,6 +31,7 @@ from skewscope.adapters.inputs.merge import (
     drop_rival_engines,
     merge_inputs,
 )
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.mapping.engines import EngineLedger
 from skewscope.adapters.mapping.name_mapping import NameMapping, read_mapping
 from skewscope.adapters.mapping.names import MetricResolver, UnmappedMetric
@@ -136,7 +129,7 @@ class Recording:
     def list_input_files(self, source: Input) -> list[str]:
         """Returns the names of the files of an input that is a folder, sorted."""
         names = list(source.files) or self.list_files(source.path)
-        if getattr(find_reader(source.kind), "OTHERS_LEFT_OUT", False):
+        if reader_of(source).leaves_others_out:
             return [name for name in names if has_file(self.resolve_path(f"{source.path}/{name}"))]
         return names
 
@@ -172,17 +165,24 @@ class InputResult:
 
 
 @cache
-def input_readers() -> dict[str, ModuleType]:
-    """Returns the modules that read inputs, by kind."""
+def input_readers() -> dict[str, InputReader]:
+    """Returns the readers of inputs, by kind."""
     found = ((kind, find_reader(kind)) for kind in sorted(_module_names()))
     return {kind: reader for kind, reader in found if reader is not None}
 
 
-def find_reader(kind: str) -> ModuleType | None:
-    """Returns the module that reads inputs of a kind, None for no kind; no other module is imported."""
+def find_reader(kind: str) -> InputReader | None:
+    """Returns the reader of inputs of a kind, None for no kind; no other module is imported."""
     name = _module_names().get(kind)
-    reader = importlib.import_module(name) if name else None
-    return reader if hasattr(reader, "read") else None
+    reader = getattr(importlib.import_module(name), "READER", None) if name else None
+    return reader if isinstance(reader, InputReader) else None
+
+
+def reader_of(source: Input) -> InputReader:
+    """Returns the reader of an input, whose kind was checked when its recording was opened."""
+    reader = find_reader(source.kind)
+    assert reader is not None
+    return reader
 
 
 @cache
@@ -354,9 +354,9 @@ def _parse_input(fields: FieldReader, at: FieldPath, folder: Path, cluster: Topo
     word = fields.value_at((*at, "kind"))
     reader = find_reader(word) if isinstance(word, str) else None
     kind = fields.text((*at, "kind"), choice=(word,) if reader else input_readers())
-    path = _parse_path(fields, (*at, "path"), folder, is_folder=getattr(reader, "FOLDER", False)) if reader else ""
+    path = _parse_path(fields, (*at, "path"), folder, is_folder=reader.is_folder) if reader else ""
     labels = _parse_labels(fields, (*at, "labels"))
-    for name in getattr(reader, "NEEDS", ()):
+    for name in reader.needs if reader else ():
         if not labels.get(name):
             fields.add_problem(
                 (*at, "labels"),
@@ -504,7 +504,7 @@ def _read_inputs(
     told: ByteProgress,
 ) -> Iterator[tuple[int, InputResult]]:
     """Yields (index, result) of each input as they become ready."""
-    alone = [n for n, source in enumerate(inputs) if getattr(find_reader(source.kind), "READS_IN_PARALLEL", False)]
+    alone = [n for n, source in enumerate(inputs) if reader_of(source).reads_in_parallel]
     rest = [n for n in range(len(inputs)) if n not in set(alone)]
     size = sum(sizes[n] for n in rest)
     if workers is None:
@@ -547,9 +547,7 @@ def read_input(recording: Recording, names: MetricResolver, source: Input) -> In
     """Reads one input; problems are part of the result, since exceptions lose them between processes."""
     registry = BoundedRegistry(recording.display_path(source.path), KNOWN_SERIES.limit())
     try:
-        reader = find_reader(source.kind)
-        assert reader is not None  # checked when the recording was opened
-        block = reader.read(source, recording, registry, names)
+        block = reader_of(source).read(source, recording, registry, names)
         digest = hash_input(recording, source)
     except InputError as error:
         return InputResult(InputSamples(), "", problems=error.problems)
@@ -559,7 +557,7 @@ def read_input(recording: Recording, names: MetricResolver, source: Input) -> In
 
 def _input_files(recording: Recording, source: Input) -> list[str]:
     """Returns the paths of an input's files."""
-    if getattr(find_reader(source.kind), "FOLDER", False):
+    if reader_of(source).is_folder:
         return [f"{source.path}/{name}" for name in recording.list_input_files(source)]
     return [source.path]
 
@@ -578,7 +576,7 @@ def hash_input(recording: Recording, source: Input) -> str:
     Raises:
         InputError: a file cannot be read.
     """
-    pages = getattr(find_reader(source.kind), "FOLDER", False)
+    pages = reader_of(source).is_folder
     try:
         files = [
             (Path(path).name if pages else "", recording.resolve_path(path)) for path in _input_files(recording, source)

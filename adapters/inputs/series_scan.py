@@ -22,9 +22,8 @@ from skewscope.adapters.inputs.recording import (
     Input,
     Recording,
     check_total_size,
-    find_reader,
-    input_readers,
     input_size,
+    reader_of,
 )
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.engine.model.topology_file import NODE_WITHOUT
@@ -157,7 +156,7 @@ def _place_input(scanned: ScannedInput, origin: str) -> ScannedInput:
         scanned.place(own)
     elif origin and not any(one.labels.get("node") == origin for one in found):
         scanned.place({})
-    elif getattr(find_reader(scanned.source.kind), "PLACED_BY_NAME", False):
+    elif reader_of(scanned.source).placed_by_name:
         stem = file_stem(scanned.source.path)
         scanned.warned_of = stem if {one.labels.get("node", "") for one in found} == {stem} else ""
     return scanned
@@ -195,7 +194,7 @@ def _separate_folders(scan: SeriesScan) -> None:
 
 def _separate_runs(scan: SeriesScan) -> None:
     """Names runs after files and folders where several have the same ranks of one group, or groups of two sizes."""
-    some = [each for each in scan.found if hasattr(find_reader(each.source.kind), "RUNS_APART")]
+    some = [each for each in scan.found if reader_of(each.source).runs_apart]
     pairs = _pair_runs(some)
     runs = distinguish_runs(pairs, [each.source.path for each in some]) if pairs else {}
     for each in some:
@@ -248,12 +247,12 @@ def _list_distinct(source: Input, recording: Recording, names: MetricResolver) -
 
 def _list_series(source: Input, recording: Recording) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yields metric and labels of the series of an input; some may come repeatedly."""
-    module = input_readers()[source.kind]
-    if scan := getattr(module, "scan", None):
-        yield from scan(source, recording)
-    elif read_series := getattr(module, "read_series", None):
+    reader = reader_of(source)
+    if reader.scan:
+        yield from reader.scan(source, recording)
+    elif reader.read_series:
         with open_stream(recording.resolve_path(source.path)) as stream:
-            for one in read_series(stream, recording.display_path(source.path), dict(source.labels)):
+            for one in reader.read_series(stream, recording.display_path(source.path), dict(source.labels)):
                 yield one.metric, dict(one.labels)
 
 

@@ -12,17 +12,10 @@ from typing import BinaryIO
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import DayTimes, find_stamp, parse_offset
 from skewscope.adapters.inputs.file_origin import check_size, find_server, join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import with_messages
-from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "SGLang server log"
-EXPORTER = "sglang"
-PLACED_BY_NAME = True
-LOG_MARKS = (b"Decode batch", b"Prefill batch")
 BATCH = re.compile(r"\b(?P<kind>Decode|Prefill) batch(?: \[[^\]]{1,40}\])?[.,] (?P<fields>#.*)")
 ACTOR = re.compile(r"^\(SGLangEngine pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[^,)\s]{1,60}))?\)")
 """Before the lines of several engines that Ray runs and whose output it joins."""
@@ -121,10 +114,11 @@ def _read_fields(batch: re.Match[str]) -> Iterator[tuple[str, float]]:
         yield METRICS["cache hit rate"], cached / (cached + new)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: no line is of a batch, or one has no time.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "SGLang server log",
+    read_series,
+    recognise,
+    exporter="sglang",
+    placed_by_name=True,
+    log_marks=(b"Decode batch", b"Prefill batch"),
+)

@@ -11,16 +11,10 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.formats.log_times import ShortDates
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.messages import with_messages
-from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 
-LABEL = "training log of torchtitan, MaxText, verl, OpenMMLab, detectron2, timm or examples of PyTorch"
-PLACED_BY_NAME = True
-YEARLESS = True
 EXAMPLE = "`step: 10  loss: 2.5 ... tps: 7,282 ...` or `Epoch: [0][10/99] Time 0.412 (0.987) ...`"
 SECONDS, WINDOW, MEAN, DATED = "seconds", "window", "mean", "dated"
 """What a line says: the time of a step, or of some of them; that of the last ones, up to `WINDOW_STEPS`; that of all
@@ -143,7 +137,6 @@ FORMS = (
         MEAN,
     ),
 )
-LOG_MARKS = tuple(form.mark.encode() for form in FORMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,10 +337,11 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return read_steps(file, name, labels, StepLogParser(ShortDates(labels, name)), EXAMPLE)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: no two lines are of steps, or a label has no valid value.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "training log of torchtitan, MaxText, verl, OpenMMLab, detectron2, timm or examples of PyTorch",
+    read_series,
+    recognise,
+    placed_by_name=True,
+    is_yearless=True,
+    log_marks=tuple(form.mark.encode() for form in FORMS),
+)

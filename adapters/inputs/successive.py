@@ -20,12 +20,12 @@ from skewscope.adapters.inputs.recording import (
     Recording,
     RecordingData,
     check_total_size,
-    find_reader,
     hash_inputs,
     input_size,
     lost_reader_error,
     order_inputs,
     read_input,
+    reader_of,
 )
 from skewscope.adapters.mapping.engines import engine_signals, split_key
 from skewscope.adapters.mapping.names import MetricResolver
@@ -44,7 +44,7 @@ def may_be_successive(recording: Recording) -> bool:
     alike = {(source.kind, source.labels) for source in recording.inputs}
     if len(recording.inputs) < 2 or len(alike) > 1 or recording.tick is None:
         return False
-    in_parallel = getattr(find_reader(recording.inputs[0].kind), "READS_IN_PARALLEL", False)
+    in_parallel = reader_of(recording.inputs[0]).reads_in_parallel
     return not in_parallel and not any(source.is_found for source in recording.inputs)
 
 

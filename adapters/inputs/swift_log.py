@@ -9,16 +9,10 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.elapsed_steps import ElapsedSteps, Progress, read_seconds
-from skewscope.adapters.inputs.labelled import LabelledSeries, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.messages import with_messages
-from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 
-LABEL = "ms-swift training log"
-PLACED_BY_NAME = True
-LOG_MARKS = (b"global_step/max_steps", b"train_speed(")
 EXAMPLE = '`{"loss": 1.2, ..., "global_step/max_steps": "10/99", ..., "elapsed_time": "1m 10s", ...}`'
 MARK = re.compile(r"""["'](?:global_step/max_steps|train_speed\((?:iter/s|s/it)\))["']: """)
 STEP = re.compile(
@@ -112,10 +106,10 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return read_steps(file, name, labels, SwiftParser(name, labels), EXAMPLE)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: no two lines are of steps, or too many are damaged.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "ms-swift training log",
+    read_series,
+    recognise,
+    placed_by_name=True,
+    log_marks=(b"global_step/max_steps", b"train_speed("),
+)

@@ -12,24 +12,15 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.file_origin import check_size, find_node, find_server, join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, known_events, metric_of
-from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 from skewscope.kb.line_reading import LineReader, LineReadings, Reading
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import EVENT_PREFIX, Format
 from skewscope.kb.problems import InputError, NothingKnownError, Problem
 
-LABEL = "text in a format of the catalogue (`skewscope kb list formats`), or with messages that it knows"
-PLACED_BY_NAME = True
-IS_FALLBACK = True
-YEARLESS = True
-LOG_MARKS = (b"\n",)
-"""Each line may have something of some format."""
 OWN_TIME = "no line has a time: that of the file is taken"
 NUMBER_WEIGHT = 1000
 HEAD_LINES = 400
@@ -191,10 +182,12 @@ def own_time(file: str) -> float:
         return 0.0
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the file.
-
-    Raises:
-        InputError: no line has anything that is known.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "text in a format of the catalogue (`skewscope kb list formats`), or with messages that it knows",
+    read_series,
+    recognise,
+    placed_by_name=True,
+    is_fallback=True,
+    is_yearless=True,
+    log_marks=(b"\n",),
+)

@@ -13,20 +13,12 @@ from typing import BinaryIO, NamedTuple
 from skewscope.adapters.formats.bounds import BAR_STATES
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.elapsed_steps import ElapsedSteps, Progress, read_seconds
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.log_recognition import BLOCK_BYTES
 from skewscope.adapters.inputs.messages import with_messages
-from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, read_steps
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError
 
-LABEL = "log with progress bars of tqdm"
-PLACED_BY_NAME = True
-LOG_MARKS = (b"s/it", b"it/s")
-IS_FALLBACK = True
-"""Other kinds of logs have bars, too, of what says less."""
 EXAMPLE = "` 12%|#2   | 120/1000 [03:20<24:26,  1.67s/it]`"
 BAR = re.compile(
     r"\d{1,3}%\|[^|]{0,200}\|\s{0,3}(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
@@ -242,10 +234,11 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return read_steps(file, name, labels, TqdmParser(name, labels), EXAMPLE)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: no bar is one of steps.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "log with progress bars of tqdm",
+    read_series,
+    recognise,
+    placed_by_name=True,
+    is_fallback=True,
+    log_marks=(b"s/it", b"it/s"),
+)

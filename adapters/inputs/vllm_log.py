@@ -10,19 +10,10 @@ from typing import BinaryIO
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import ASSUMED_YEAR, MAX_STAMP_COLUMN, ShortDates
 from skewscope.adapters.inputs.file_origin import check_size, find_server, join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, read_artefact
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import with_messages
-from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
 
-LABEL = "vLLM server log"
-EXPORTER = "vllm"
-PLACED_BY_NAME = True
-LOG_MARKS = (b"Avg prompt throughput: ", b"with config: model=")
-YEARLESS = True
-"""Its times have no year."""
 STATISTICS = "Avg prompt throughput: "
 ENGINE = re.compile(r"Engine (?P<engine>\d{1,6}): Avg prompt")
 MODEL = re.compile(r"engine \(v\S+\) with config: model='(?P<model>[^']{1,200})'")
@@ -96,10 +87,12 @@ def _read_statistics(
         collector.add(metric, own, time, float(match["number"]) * factor, number)
 
 
-def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
-    """Returns the samples of the log.
-
-    Raises:
-        InputError: no line has statistics, or one has no time.
-    """
-    return read_artefact(read_series, source, recording, (registry, names))
+READER = artefact_reader(
+    "vLLM server log",
+    read_series,
+    recognise,
+    exporter="vllm",
+    placed_by_name=True,
+    is_yearless=True,
+    log_marks=(b"Avg prompt throughput: ", b"with config: model="),
+)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
-from skewscope.adapters.inputs.recording import Input, Recording, find_reader
+from skewscope.adapters.inputs.recording import Input, Recording, reader_of
 from skewscope.kb.problems import InputError, Problem
 
 WRITTEN_LABEL = "written"
@@ -21,7 +21,7 @@ def keep_written_times(recording: Recording) -> Recording:
 
 
 def _keep_written_time(source: Input, recording: Recording) -> Input:
-    if not getattr(find_reader(source.kind), "WRITTEN_COUNTS", False) or dict(source.labels).get(WRITTEN_LABEL):
+    if not reader_of(source).written_counts or dict(source.labels).get(WRITTEN_LABEL):
         return source
     folder = recording.resolve_path(source.path)
     time = first_write_time(folder / name for name in recording.list_input_files(source))

@@ -347,12 +347,11 @@ def _addition_lines(draft: "DraftRecording", outcome: "ReplayResult") -> Iterato
 
 def _addition_hints(draft: "DraftRecording", outcome: "ReplayResult") -> "AdditionHints":
     """Returns where the data are from, and what their diagnosis left open."""
-    from skewscope.adapters.inputs.recording import find_reader  # noqa: PLC0415
+    from skewscope.adapters.inputs.recording import reader_of  # noqa: PLC0415
     from skewscope.rules.coverage import AdditionHints  # noqa: PLC0415
     from skewscope.tui.render.incident_table import rank_incidents  # noqa: PLC0415
 
-    kinds = {source.kind for source in draft.recording.inputs}
-    exporters = {getattr(find_reader(kind), "EXPORTER", "") for kind in kinds} - {""}
+    exporters = {reader_of(source).exporter for source in draft.recording.inputs} - {""}
     roots = [row.incident for row in rank_incidents(outcome.incidents) if not row.depth]
     # Other conditions that rules judged are listed with what separates them.
     judged = {other.condition for one in roots for other in one.competing}

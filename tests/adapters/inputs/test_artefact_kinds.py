@@ -28,12 +28,12 @@ def read(kind, data, **labels):
 @EVERY
 def test_a_file_is_recognised_as_its_kind_and_as_no_other(kind):
     head = ARTEFACTS[kind].encode()
-    found = [k for k, reader in input_readers().items() if hasattr(reader, "recognise") and reader.recognise(head, "f")]
+    found = [k for k, reader in input_readers().items() if reader.recognise(head, "f")]
     assert found == [kind]
 
 
 def test_readers_name_exporters_whose_settings_are_known():
-    named = {getattr(reader, "EXPORTER", "") for reader in input_readers().values()} - {""}
+    named = {reader.exporter for reader in input_readers().values()} - {""}
     assert {"vllm", "sglang", "dcgm"} <= named <= {setting.exporter for setting in load_settings()}
 
 

@@ -72,7 +72,7 @@ def test_kinds_are_recognised(tmp_path, name, text, kind):
 
 
 def test_every_kind_says_what_it_is():
-    assert all(module.LABEL and module.recognise for module in input_readers().values())
+    assert all(reader.label and reader.recognise for reader in input_readers().values())
 
 
 def test_a_wide_table_is_read_as_a_long_one(tmp_path):

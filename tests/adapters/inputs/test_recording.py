@@ -4,11 +4,13 @@ import random
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from skewscope.adapters.inputs import recording
 from skewscope.adapters.inputs.recording import input_readers, load, open_recording
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.kb.model import Catalogue, Signal
@@ -358,3 +360,13 @@ def test_every_real_recording_loads_without_its_packets(shared, tmp_path):
         found = load(open_recording(copy), real_catalogue(shared))
         assert len(found.block) > 10_000
         assert {key.entity for key in found.table.keys if key.kind == "replica"} == {"A", "B"}
+
+
+def test_each_module_that_describes_a_kind_of_input_has_its_reader():
+    folder = Path(recording.__file__).parent
+    described = {
+        path.stem.replace("_", "-")
+        for path in folder.glob("*.py")
+        if path.read_text().startswith('"""Inputs of kind `')
+    }
+    assert described <= set(input_readers())
