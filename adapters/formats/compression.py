@@ -1,4 +1,4 @@
-"""Byte streams of plain and compressed files, text in UTF-8, with a limit on the decompressed size.
+"""Byte streams of plain and compressed files, text in UTF-8 and clean, with a limit on the decompressed size.
 
 The first bytes of a file determine its format; its name must agree. Errors are `InputError` with the byte offset,
 raised when the reader gets there.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 import zstandard
 
 from skewscope.adapters.formats.bounds import BYTES
+from skewscope.adapters.formats.stray_text import clean_text
 from skewscope.adapters.formats.text_encoding import convert_to_utf8
 from skewscope.kb.problems import InputError, Problem
 
@@ -59,16 +60,21 @@ def open_argument(path: Path) -> io.BufferedReader:
     return _unpack(path, io.BufferedReader(cast("io.RawIOBase", sys.stdin.buffer)), None)
 
 
-def open_stream(path: Path, most_bytes: int | None = None) -> io.BufferedReader:
-    """Opens a `.zst`, `.gz` or plain file for reading decompressed bytes, at most `most_bytes` (None: `BYTES`)."""
+def open_stream(path: Path, most_bytes: int | None = None, *, keep_prompts: bool = False) -> io.BufferedReader:
+    """Opens a `.zst`, `.gz` or plain file for reading decompressed bytes, at most `most_bytes` (None: `BYTES`).
+
+    What was copied along with a text is left out; `keep_prompts` keeps what was typed at a shell.
+    """
     try:
         file = path.open("rb")
     except OSError as error:
         raise input_error(path, None, _reason(error), "a file that can be read") from error
-    return _unpack(path, file, most_bytes)
+    return _unpack(path, file, most_bytes, keep_prompts=keep_prompts)
 
 
-def _unpack(path: Path, file: io.BufferedReader, most_bytes: int | None) -> io.BufferedReader:
+def _unpack(
+    path: Path, file: io.BufferedReader, most_bytes: int | None, *, keep_prompts: bool = False
+) -> io.BufferedReader:
     """Returns the decompressed bytes of an open file; `path` is its name in messages."""
     try:
         head = file.peek(4)[:4]
@@ -84,7 +90,7 @@ def _unpack(path: Path, file: io.BufferedReader, most_bytes: int | None) -> io.B
         )
     limit = BYTES.limit() if most_bytes is None else most_bytes
     hint = f"{BYTES.variable}={2 * limit} allows more." if most_bytes is None else ""
-    chunks = convert_to_utf8(unpackers[kind](file))
+    chunks = clean_text(convert_to_utf8(unpackers[kind](file)), str(path), keep_prompts=keep_prompts)
     return io.BufferedReader(_DecompressedStream(path, file, chunks, limit, hint), STEP)
 
 

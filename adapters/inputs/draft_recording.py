@@ -97,7 +97,7 @@ def draft_recording(
     raw, years = find_years(raw)
     names = MetricResolver(catalogue(), Topology(), raw.mapping)
     scan = scan_inputs(raw, names, progress)
-    skipped = (*found.skipped, *unplaced, *scan.unread)
+    skipped = tuple(_mark_named((*found.skipped, *unplaced, *scan.unread), paths, folder))
     told = [*_named_nodes(scan), *_named_runs(scan), *told]
     if topology:
         readable = replace(raw, inputs=_keep_readable(raw, scan))
@@ -109,6 +109,13 @@ def draft_recording(
     read, digest = parse_topology_file(text, TOPOLOGY_FILE)
     whole = replace(raw, topology=read, topology_hash=digest, inputs=tuple(scan.inputs))
     return DraftRecording(whole, text, tuple(draft.assumptions), scan.unknown, skipped)
+
+
+def _mark_named(skipped: Sequence[SkippedFile], paths: Sequence[Path], folder: Path) -> Iterator[SkippedFile]:
+    """Yields files that are not read, with whether they were asked for by their own names."""
+    named = {path.resolve() for path in paths if not path.is_dir()}
+    for each in skipped:
+        yield replace(each, is_named=not named.isdisjoint((Path(each.path).resolve(), (folder / each.path).resolve())))
 
 
 def describe_recording(folder: Path) -> DraftRecording:

@@ -19,7 +19,7 @@ from skewscope.adapters.formats.bounds import SAMPLES
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS, drop_blanks
 from skewscope.adapters.inputs.reader import InputReader, SeriesReader
-from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.recording import Input, Recording, reader_of
 from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block, concat_blocks
@@ -134,7 +134,8 @@ def _read_artefact(
     registry: SeriesRegistry,
     names: MetricResolver,
 ) -> Block:
-    with open_stream(recording.resolve_path(source.path), max_bytes) as file:
+    keep_prompts = reader_of(source).keeps_prompts
+    with open_stream(recording.resolve_path(source.path), max_bytes, keep_prompts=keep_prompts) as file:
         series = read_series(file, recording.display_path(source.path), dict(source.labels))
     return samples_to_block(series, source, registry, names)
 

@@ -70,6 +70,8 @@ class InputReader:
     """...and the host that a path says, '' for none."""
     is_fallback: bool = False
     """Whether it reads only what no other reader reads."""
+    keeps_prompts: bool = False
+    """Whether it gets what was typed at a shell, which may name the host or what an output is of."""
     is_yearless: bool = False
     """Whether its times have no year."""
     log_marks: tuple[bytes, ...] = ()

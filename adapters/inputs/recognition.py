@@ -30,6 +30,8 @@ class SkippedFile:
     path: str
     """As the folder that was searched names it."""
     reason: str
+    is_named: bool = False
+    """Whether it was asked for by its own name."""
 
 
 @dataclass
@@ -85,15 +87,15 @@ def find_kind(path: Path, ahead: LookAhead | None = None) -> str:
     Raises:
         InputError: the file cannot be read.
     """
-    with open_stream(path) as stream:
-        head = stream.read(HEAD_BYTES)
-        readers = input_readers().items()
-        first, last = ([one for one in readers if one[1].is_fallback == late] for late in (False, True))
-        fitting = (kind for kind, reader in first if reader.recognise(head, path.name))
+    readers = input_readers().items()
+    first, last = ([one for one in readers if one[1].is_fallback == late] for late in (False, True))
+    with open_stream(path) as stream, open_stream(path, keep_prompts=True) as whole:
+        heads = {False: stream.read(HEAD_BYTES), True: whole.read(HEAD_BYTES)}
+        fitting = (kind for kind, reader in first if reader.recognise(heads[reader.keeps_prompts], path.name))
         if kind := next(fitting, ""):
             return kind
-        fallback = next((kind for kind, reader in last if reader.recognise(head, path.name)), "")
-        return find_log_kind(stream, head, path.name, ahead or LookAhead(), fallback)
+        fallback = next((kind for kind, reader in last if reader.recognise(heads[reader.keeps_prompts], path.name)), "")
+        return find_log_kind(stream, heads[False], path.name, ahead or LookAhead(), fallback)
 
 
 def find_inputs(
@@ -101,25 +103,38 @@ def find_inputs(
 ) -> FoundInputs:
     """Returns the inputs in files and folders; their paths are relative to `folder`, which contains them all.
 
+    One file among several that cannot be read stops nothing.
+
     Raises:
-        InputError: a file that was named is of no known kind, or nothing was found.
+        InputError: nothing was found.
     """
     found = FoundInputs()
+    problems: list[Problem] = []
     for path in paths:
         if path.is_dir():
             _add_folder(path, folder, found, progress or (lambda _, __: None))
             continue
-        kind = find_kind(path, found.ahead)
-        if not kind:
-            raise InputError([_unknown_file(path)])
-        files = _siblings(path, kind, found.ahead) if _is_folder(kind) else ()
-        found.add(_make_input(kind, path, folder, files))
+        try:
+            _add_file(path, folder, found, is_one_of_several=len(paths) > 1)
+        except InputError as error:
+            problems += error.problems
+            found.skipped.append(SkippedFile(str(path), problem_text(error.problems[0])))
     found.join_sets()
+    if problems and not found.inputs:
+        raise InputError(problems)
     if not found.inputs:
         shown = join_names([each.path for each in found.skipped], 3)
         what = f"no file of a known kind, but {shown}" if found.skipped else "an empty folder"
         raise InputError([Problem(str(paths[0]), 0, "", what, _expected_kinds())])
     return found
+
+
+def _add_file(path: Path, folder: Path, found: FoundInputs, *, is_one_of_several: bool) -> None:
+    kind = find_kind(path, found.ahead)
+    if not kind:
+        raise InputError([_unknown_file(path)])
+    files = _siblings(path, kind, found.ahead) if _is_folder(kind) else ()
+    found.add(_make_input(kind, path, folder, files, is_found=is_one_of_several))
 
 
 def _is_folder(kind: str) -> bool:

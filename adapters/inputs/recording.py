@@ -21,6 +21,7 @@ from skewscope.adapters.formats.bounds import BYTES, INPUTS, KNOWN_SERIES
 from skewscope.adapters.formats.compression import observe_bytes
 from skewscope.adapters.formats.file_kinds import has_anything, has_file, has_folder
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
+from skewscope.adapters.formats.stray_text import count_strays, describe_strays
 from skewscope.adapters.inputs.bounded_registry import SERIES_HINT, BoundedRegistry
 from skewscope.adapters.inputs.byte_progress import ByteProgress, Progress, SharedCounter, count_bytes
 from skewscope.adapters.inputs.input_warnings import group_warnings, unread_text
@@ -68,7 +69,7 @@ class Input:
     files: tuple[str, ...] = ()
     """Names of the files of a folder that count; () for all."""
     is_found: bool = False
-    """Whether it was found in a folder, not named, or is `partial`: what cannot be read of it is a warning."""
+    """Whether it was found in a folder, is one of several, or is `partial`: what cannot be read of it is a warning."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,8 @@ class RecordingData:
     input_hash: str
     unmapped: tuple[UnmappedMetric, ...] = ()
     warnings: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    """What messages call the inputs that are left out since they cannot be read."""
 
     @cached_property
     def block(self) -> Block:
@@ -426,7 +429,8 @@ def combine_results(
         InputError: all problems of the inputs.
     """
     inputs = order_inputs(recording)
-    unread = _check_results(recording, inputs, results)
+    failed = _check_results(inputs, results)
+    unread = [unread_text(recording.name_input(source), problems) for source, problems in failed]
     kept, claimed = drop_rival_engines([each.samples for each in results], EngineLedger(recording.topology), known)
     samples, table, doubles = merge_inputs(kept, scratch)
     counts: Counter[tuple[str, str]] = sum((each.unmapped for each in results), Counter())
@@ -442,6 +446,7 @@ def combine_results(
             sorted([*doubles, *claimed, *(UnmappedMetric(metric, reason, n) for (metric, reason), n in counts.items())])
         ),
         tuple(sorted({*unread, *group_warnings(told)})),
+        tuple(recording.name_input(source) for source, _ in failed),
     )
 
 
@@ -450,8 +455,8 @@ def order_inputs(recording: Recording) -> list[Input]:
     return sorted(recording.inputs, key=lambda source: (source.kind, source.path, source.labels, source.line))
 
 
-def _check_results(recording: Recording, inputs: list[Input], results: list[InputResult]) -> list[str]:
-    """Returns warnings about inputs that were found in a folder and cannot be read.
+def _check_results(inputs: list[Input], results: list[InputResult]) -> list[tuple[Input, tuple[Problem, ...]]]:
+    """Returns inputs that were found in a folder, or are some of several, and cannot be read, with their problems.
 
     Raises:
         InputError: problems of inputs that were named, or of all where none can be read.
@@ -460,7 +465,7 @@ def _check_results(recording: Recording, inputs: list[Input], results: list[Inpu
     raised = failed if len(failed) == len(inputs) else [each for each in failed if not each[0].is_found]
     if raised:
         raise InputError({problem for _, problems in raised for problem in problems})
-    return [unread_text(recording.name_input(source), problems) for source, problems in failed]
+    return failed
 
 
 def hash_inputs(recording: Recording, inputs: list[Input], results: list[InputResult]) -> str:
@@ -547,7 +552,10 @@ def read_input(recording: Recording, names: MetricResolver, source: Input) -> In
     """Reads one input; problems are part of the result, since exceptions lose them between processes."""
     registry = BoundedRegistry(recording.display_path(source.path), KNOWN_SERIES.limit())
     try:
-        block = reader_of(source).read(source, recording, registry, names)
+        with count_strays() as strays:
+            block = reader_of(source).read(source, recording, registry, names)
+        if told := describe_strays(strays):
+            registry.warnings.append(f"{source.path}: {told}")
         digest = hash_input(recording, source)
     except InputError as error:
         return InputResult(InputSamples(), "", problems=error.problems)

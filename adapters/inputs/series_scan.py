@@ -251,7 +251,8 @@ def _list_series(source: Input, recording: Recording) -> Iterator[tuple[str, Map
     if reader.scan:
         yield from reader.scan(source, recording)
     elif reader.read_series:
-        with open_stream(recording.resolve_path(source.path)) as stream:
+        path = recording.resolve_path(source.path)
+        with open_stream(path, keep_prompts=reader.keeps_prompts) as stream:
             for one in reader.read_series(stream, recording.display_path(source.path), dict(source.labels)):
                 yield one.metric, dict(one.labels)
 

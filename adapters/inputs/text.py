@@ -188,6 +188,7 @@ READER = artefact_reader(
     recognise,
     placed_by_name=True,
     is_fallback=True,
+    keeps_prompts=True,
     is_yearless=True,
     log_marks=(b"\n",),
 )

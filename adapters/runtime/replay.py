@@ -72,11 +72,14 @@ class ReplayResult:
     """Seconds of data that were judged at a time."""
     judged: tuple[str, ...] = ()
     """Ids of those signals, in order, of which it could be told whether they are normal."""
+    unread: tuple[str, ...] = ()
+    """What messages call the inputs that were left out since they cannot be read."""
 
     @property
     def is_enough(self) -> bool:
-        """Whether no incident means that all is well: at least half of the signals could be judged, for a while."""
-        return self.duration_s > 0 and bool(self.judged) and 2 * len(self.judged) >= len(self.signals)
+        """Whether no incident means that all is well: all was read, and half of the signals were judged for a while."""
+        is_judged = self.duration_s > 0 and bool(self.judged) and 2 * len(self.judged) >= len(self.signals)
+        return is_judged and not self.unread
 
 
 @contextmanager
@@ -158,6 +161,7 @@ def _build_result(
         tuple(sorted(runtime.coverage.signals())),
         recording.tick or TICK_S,
         tuple(sorted(runtime.engine.judged_signals())),
+        loaded.unread,
     )
 
 

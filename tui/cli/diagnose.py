@@ -138,6 +138,11 @@ def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> N
         ctx.exit(_exit_code(outcome))
 
 
+def _with_unread(draft: "DraftRecording", outcome: "ReplayResult") -> "ReplayResult":
+    """Returns the result of a replay with the files that were asked for and are not in the recording."""
+    return replace(outcome, unread=(*(each.path for each in draft.skipped if each.is_named), *outcome.unread))
+
+
 def _exit_code(outcome: "ReplayResult") -> int:
     """Returns 1 for findings, 0 where all is well as far as it was judged, 3 where too little could be judged."""
     if outcome.incidents:
@@ -284,6 +289,7 @@ def _answer(
     clear_progress(wanted=not given.no_progress)
     if not outcome.samples:
         raise InputError([_no_samples(where, outcome)])
+    outcome = _with_unread(draft, outcome)
     title = "redacted" if given.redact else join_names([_shown_name(each) for each in where], 2)
     if given.as_json:
         for incident in outcome.incidents:

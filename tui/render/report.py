@@ -122,6 +122,9 @@ def quiet_sentence(signals: int, sources: Iterable["SourceState"]) -> str:
 
 def too_little_sentence(outcome: "ReplayResult") -> str:
     """Returns that nothing can be said of most signals, which ones, and what would let them be judged."""
+    if outcome.unread:
+        unread = join_names(outcome.unread, MAX_UNJUDGED)
+        return f"too little to judge: {unread} could not be read, and nothing is seen in the rest."
     if not outcome.duration_s:
         return "too little to judge: all samples are of one moment; a second reading some seconds later helps."
     unjudged = [name for name in outcome.signals if name not in outcome.judged]

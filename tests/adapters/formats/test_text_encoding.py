@@ -43,4 +43,10 @@ def test_a_compressed_file_of_windows_is_read(tmp_path):
     path = tmp_path / "n0.csv.gz"
     path.write_bytes(gzip.compress("timestamp, power.draw [W]\r\n".encode("utf-16")))
     with open_stream(path) as stream:
-        assert stream.read() == b"timestamp, power.draw [W]\r\n"
+        assert stream.read() == b"timestamp, power.draw [W]\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_known_by_its_zeros(encoding):
+    text = "timestamp, power.draw [W], clocks.sm [MHz]\r\n" * 2
+    assert b"".join(convert_to_utf8(cut(text.encode(encoding), [3, 40]))).decode() == text

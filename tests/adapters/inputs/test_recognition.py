@@ -74,7 +74,25 @@ def test_a_file_of_a_folder_that_cannot_be_read_is_left_out_with_the_reason(tmp_
     assert [each.path for each in draft.recording.inputs] == ["good.csv"]
     assert [(each.path, each.reason) for each in draft.skipped] == [("bad.csv", "line 3, time: 'yesterday'")]
     with pytest.raises(InputError, match="yesterday"):
-        draft_recording([tmp_path / "good.csv", tmp_path / "bad.csv"])
+        draft_recording([tmp_path / "bad.csv"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("bad.csv", TABLE + "yesterday,h,0,1\n", "line 3, time: 'yesterday'"),
+        ("notes.txt", "hello\n", "begins with 'hello'"),
+        ("empty.log", "", "an empty file"),
+    ],
+)
+def test_one_named_file_among_several_that_cannot_be_read_stops_nothing(tmp_path, name, content, reason):
+    (tmp_path / "good.csv").write_text(TABLE)
+    (tmp_path / name).write_text(content)
+    draft = draft_recording([tmp_path / name, tmp_path / "good.csv"])
+    assert [each.path for each in draft.recording.inputs] == ["good.csv"]
+    (left_out,) = draft.skipped
+    assert reason in left_out.reason
+    assert left_out.is_named
 
 
 def test_a_damaged_file_that_only_the_reading_of_values_notices_is_left_out_too(tmp_path):
@@ -83,8 +101,10 @@ def test_a_damaged_file_that_only_the_reading_of_values_notices_is_left_out_too(
     (tmp_path / "bad.om").write_text(text * 60 + text.replace("1410", "much"))
     draft = draft_recording([tmp_path])
     assert any(each.startswith("bad.om is left out: line 61") for each in warnings_of(draft))
+    named = draft_recording([tmp_path / "good.csv", tmp_path / "bad.om"])
+    assert load(named.recording, catalogue(), None, 1).unread == ("bad.om",)
     with pytest.raises(InputError, match=r"bad\.om:61"):
-        warnings_of(draft_recording([tmp_path / "good.csv", tmp_path / "bad.om"]))
+        warnings_of(draft_recording([tmp_path / "bad.om"]))
 
 
 def test_pages_that_were_found_are_read_beside_others_and_a_broken_one_is_left_out(tmp_path):

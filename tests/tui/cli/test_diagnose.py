@@ -254,3 +254,23 @@ def test_without_a_label_that_is_known_neither_engine_is_used_and_the_label_is_n
     text = " ".join(done.stdout.split())
     assert "no diagnosis and no symptom" in text
     assert "(slot 8000 and 8001), so neither is used: `engine: {slot: ...}` of a group" in text
+
+
+def quiet_table(path, rows=240):
+    """A table of eight GPUs that do the same, sampled for minutes."""
+    lines = [f"{BEGIN + t},h,{gpu},{1410 + (t + gpu) % 2}" for t in range(rows) for gpu in range(8)]
+    path.write_text("time,host,gpu,sm_clock_mhz\n" + "\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("notes.txt", "hello\n"), ("bad.csv", "time,host,x\n1,h\n"), ("empty.log", "")]
+)
+def test_nothing_found_is_no_all_clear_where_a_named_file_was_not_read(tmp_path, name, content):
+    good = quiet_table(tmp_path / "good.csv")
+    assert run(good).exit_code == 0
+    (tmp_path / name).write_text(content)
+    found = run(good, tmp_path / name)
+    assert (found.exit_code, run(good, tmp_path / name, "--json").exit_code) == (3, 3)
+    assert "could not be read, and nothing is seen in the rest" in " ".join(found.stdout.split())
+    assert name in found.stdout
