@@ -149,6 +149,10 @@ class Judgement:
     """Id of the signal of which it is a part, at the same place or in its group; '' where it stands alone."""
     least_part: float = 0.0
     """Least part of that which matters."""
+    share_of: str = ""
+    """Id of the signal of which it is a share, at the same place; '' where it has no limit of that kind."""
+    most_share: float = 0.0
+    """Share of that beyond which it is bad, whatever its past."""
     reciprocal_of: str = ""
     """Id of the signal that rises where this one falls; '' where there is none."""
     symptom: str = ""

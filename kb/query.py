@@ -115,7 +115,7 @@ def _iter_references(catalogue: Catalogue) -> Iterator[tuple[str, str, dict[str,
 def _judgement_references(judged: Judgement) -> dict[str, set[str]]:
     """Returns by kind the ids that the judgement of a signal names."""
     return {
-        "signals": {judged.given, judged.part_of, judged.reciprocal_of} - {""},
+        "signals": {judged.given, judged.part_of, judged.share_of, judged.reciprocal_of} - {""},
         "symptoms": {judged.symptom} - {""},
         "sources": _collect_sources(judged),
     }

@@ -73,7 +73,7 @@ POLL_S = 0.5
 """Rows further apart are of two polls."""
 MIN_EVEN_ROWS = 40
 EVEN_SHARE, EVEN_TAIL = 0.5, 0.05
-SHORTEST_POLL_S = 0.05
+SHORTEST_POLL_S = 0.01
 """Rows closer than POLL_S are polls of one GPU, if at least so many lie evenly: the distance that one in twenty falls
 short of is at least such a part of the one that one in twenty exceeds, and no shorter than a poll. Of 1,717 published
 logs of one GPU each 0.1 s, 1,701 are so even; rows of one poll of two and of eight GPUs are 0 to 4 ms apart."""

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field, replace
 from skewscope.engine.symptoms.deviation import (
     EVENT,
     LESS,
+    LIMIT,
     MOVING,
     PAST,
     PEERS,
     REPEATS,
     SHARES,
     START,
+    TOTAL,
     ZERO,
     Deviation,
 )
@@ -78,6 +80,8 @@ COMPARISONS = {
     SHARES: ("siblings", "peers"),
     START: ("past", "nominal"),
     EVENT: ("nominal", "past"),
+    LIMIT: ("nominal", "past"),
+    TOTAL: ("nominal", "past"),
 }
 """What a signature may compare with to mean a deviation of a form."""
 

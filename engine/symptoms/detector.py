@@ -19,6 +19,8 @@ from skewscope.engine.symptoms.errors import ErrorBursts
 from skewscope.engine.symptoms.events import EventReports
 from skewscope.engine.symptoms.idle_paths import IdlePaths
 from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
+from skewscope.engine.symptoms.limits import Limits
+from skewscope.engine.symptoms.loaded_capacity import LoadedCapacity
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
 from skewscope.engine.symptoms.relations import CellRelations, relate_cells
@@ -74,6 +76,8 @@ class SymptomDetector:
         self.errors = ErrorBursts(self.cells)
         self.states = StateChanges(self.cells)
         self.events = EventReports(self.cells)
+        self.limits = Limits(self.cells)
+        self.capacities = LoadedCapacity(self.cells)
         self.paths = IdlePaths(self.cells)
         links = find_parallel_links(self.topology)
         self.links = UnevenLinks(self.cells, links) if links else None
@@ -131,6 +135,8 @@ class SymptomDetector:
             self.errors.step(new, self._floor, self._whole_times)
             self.states.step(new)
             self.events.step(t, new)
+            self.limits.step(new)
+            self.capacities.step(new)
             self.stalls.step(new, self.shifts)
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
@@ -185,8 +191,9 @@ class SymptomDetector:
             np.flatnonzero(one >= 0) for one in (self._ties.given, self._load_series, self._pool, self._load_pool)
         )
         parts = (self.progress, self.steps, self.errors, self.states, self.paths, self.requests, self.silences)
-        for part in (*parts, self.events):
+        for part in (*parts, self.events, self.limits):
             part.grow()
+        self.capacities.grow(self._ties)
         self.stalls.grow()
         if self.links is not None:
             self.links.grow()
@@ -282,6 +289,7 @@ class SymptomDetector:
     def conclude(self) -> None:
         """Ends the data: what was bad from its first sample to its last is a deviation."""
         self.states.conclude()
+        self.limits.conclude()
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
     def judged_signals(self) -> frozenset[str]:
@@ -302,6 +310,8 @@ class SymptomDetector:
         yield from self.errors.deviations()
         yield from self.states.deviations()
         yield from self.events.deviations()
+        yield from self.limits.deviations()
+        yield from self.capacities.deviations()
         yield from self.requests.deviations()
         yield from self.silences.deviations()
         yield from self.stalls.deviations(self.shifts.median)

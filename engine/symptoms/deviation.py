@@ -10,10 +10,11 @@ from skewscope.kb.model import Signal
 
 PAST, PEERS, MOVING, ZERO, LESS = "past", "peers", "moving", "zero", "less"
 REPEATS, SHARES, START, EVENT = "repeats", "shares", "start", "event"
+LIMIT, TOTAL = "limit", "total"
 """Forms: from its past or peers, moving between peers, to nothing, far less than siblings let expect; again and again,
-unequal shares, a slow start, a message."""
+unequal shares, a slow start, a message; beyond a limit at one moment, or in what counters counted since they began."""
 
-FORM_ORDER = (EVENT, PEERS, ZERO, REPEATS, SHARES, LESS, MOVING, PAST, START)
+FORM_ORDER = (EVENT, PEERS, ZERO, REPEATS, SHARES, LESS, MOVING, PAST, LIMIT, START, TOTAL)
 AGAINST = {
     PAST: "its past",
     PEERS: "its peers",
@@ -24,6 +25,8 @@ AGAINST = {
     SHARES: "its parallel links",
     START: "what followed",
     EVENT: "no message",
+    LIMIT: "its limit",
+    TOTAL: "its limit, since its counters began",
 }
 SILENT = "silent"
 """Direction of a signal that is no longer delivered."""
@@ -39,17 +42,17 @@ class Deviation:
     signal: Signal
     place: Entity
     form: str
-    """PAST, PEERS, MOVING, ZERO, LESS, REPEATS, SHARES, START or EVENT."""
+    """One of those above."""
     direction: str
     """up, down, stops, begins, uneven or silent."""
     since: float
     """Seconds since 1970."""
     value: float
-    """In the signal's unit; of a counter its rate per second."""
+    """In the signal's unit; of a counter its rate per second, of TOTAL what it counted."""
     before: float
-    """The healthy value: of its own past, or of its peers."""
+    """The healthy value: of its own past, of its peers, or its limit."""
     message: str = ""
-    """Of an event: the words of the first one."""
+    """Of an event: the words of the first one; of a share, what it is of."""
 
     @property
     def key(self) -> DeviationKey:
@@ -70,6 +73,12 @@ class Deviation:
         return max(ratio, 1 / ratio) if ratio > 0 else 10.0
 
     @property
+    def unit(self) -> str:
+        """Unit of its values."""
+        is_rate = self.signal.type == "counter" and self.form != TOTAL
+        return self.signal.unit + ("/s" if is_rate else "")
+
+    @property
     def symptom(self) -> str:
         """Id of the symptom that it shows."""
         if self.direction == SILENT:
@@ -88,10 +97,11 @@ class Deviation:
 
     def as_evidence(self) -> IncidentEvidence:
         """Returns it as evidence of an incident."""
-        text = self.message or f"{self.signal.name} of {self.place.name} against {AGAINST[self.form]}"
-        unit = self.signal.unit + ("/s" if self.signal.type == "counter" else "")
+        text = f"{self.signal.name} of {self.place.name} against {AGAINST[self.form]}"
+        if self.message:
+            text = self.message if self.form == EVENT else f"{text}: {self.message}"
         value = self.value if math.isfinite(self.value) else None
-        return IncidentEvidence(text, "yes", 1.0, value, unit, self.signal.id)
+        return IncidentEvidence(text, "yes", 1.0, value, self.unit, self.signal.id)
 
     def impact(self) -> Impact:
         """Returns the relative change as the impact of an incident."""

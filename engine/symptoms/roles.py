@@ -45,7 +45,8 @@ UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
 
 def judged_signals(signals: Mapping[str, Signal]) -> list[str]:
     """Returns the ids of the signals that are judged by themselves or others by them, in the order of their roles."""
-    wholes = {s.judged.part_of for s in signals.values() if s.judged is not None}
+    judged = [s.judged for s in signals.values() if s.judged is not None]
+    wholes = {name for one in judged for name in (one.part_of, one.share_of)}
     found = [s for s in signals.values() if s.judged is not None and (s.judged.bad != "none" or s.id in wholes)]
     found = [s for s in found if s.judged is not None and s.judged.role in ROLES]
     found = [s for s in found if kind_of(s.entity) not in UNJUDGED_KINDS]

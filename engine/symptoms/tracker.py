@@ -4,11 +4,9 @@ Its candidates are the probabilities of the conditions given what is seen (`caus
 """
 
 import math
-import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 
 from skewscope.engine.incidents.alerts import HEARSAY_CONFIDENCE
@@ -27,15 +25,14 @@ from skewscope.engine.model.incident import (
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.symptoms.causes import Candidate, CauseModel
 from skewscope.engine.symptoms.detector import SymptomDetector
-from skewscope.engine.symptoms.deviation import LESS, PAST, PEERS, SHARES, Deviation, DeviationKey
+from skewscope.engine.symptoms.deviation import LESS, PAST, PEERS, SHARES, TOTAL, Deviation, DeviationKey
 from skewscope.engine.symptoms.places import ExplainingPlaces, PlaceTokens
 from skewscope.engine.symptoms.progress import PART_SIGNAL, STEP_SIGNAL
 from skewscope.engine.symptoms.samples import SampleSource
 from skewscope.engine.symptoms.state import OpenSymptoms, SymptomState
+from skewscope.engine.symptoms.summaries import summarise
 from skewscope.kb.model import Catalogue
 
-NOUN = re.compile(r"\{(\w+)\}")
-"""A unit that is a noun, as `{request}`."""
 LEVELS = frozenset({"up", "down"})
 """Directions of deviations that may follow one another in one series."""
 CLEAR_S = 10.0
@@ -55,6 +52,8 @@ CONFIDENCE = 0.9
 """That something is really wrong. Fitted on the simulated corpus at medium severity, seed 7, where all of 100 symptoms
 that no diagnosis explained were right: 0.9 is the one-sided lower bound, at 95 %, of the smallest class, 31 of 31
 symptoms of signals that follow the load (0.05 ** (1 / 31))."""
+TOTAL_CONFIDENCE = 0.5
+"""...where all that is known are sums since counters began: they may be of a fault that is over (judgement)."""
 
 
 @dataclass
@@ -372,7 +371,7 @@ class SymptomTracker:
             opened_at=one.opened_at,
             resolved_at=one.resolved_at,
             severity=entry.severity if entry else "info",
-            confidence=HEARSAY_CONFIDENCE if one.is_hearsay else CONFIDENCE,
+            confidence=_confidence(one),
             coverage=_coverage(top),
             impact=one.primary.impact(),
             blast_radius=self.locality.blast_radius({*places, one.primary.place}),
@@ -385,7 +384,7 @@ class SymptomTracker:
             candidates=tuple(each.condition for each in one.candidates),
             probabilities=tuple(each.probability for each in one.candidates),
             decides=one.decides,
-            summary=self._summary(one, name),
+            summary=summarise(one.primary, entry, name),
             explained_by=explanation,
             mitigations=self._advice(one) if explanation is None else (),
             input_hash=input_hash,
@@ -393,22 +392,6 @@ class SymptomTracker:
             category=SYMPTOM,
             witnesses=one.witnesses,
         )
-
-    def _summary(self, one: SymptomState, name: str) -> str:
-        deviation, entry = one.primary, self.catalogue.symptoms.get(self._symptom_of(one.primary))
-        template = entry.title if entry else "{signal} of {entity} is abnormal since {since}: {after} {unit}."
-        unit = deviation.signal.unit + ("/s" if deviation.signal.type == "counter" else "")
-        text = template.format(
-            entity=name,
-            signal=deviation.signal.name,
-            ratio=_number(deviation.ratio) if deviation.before else "many",
-            before=_number(deviation.before),
-            after=_number(deviation.value),
-            unit="" if unit in ("1", "{state}") else _spoken_unit(unit),
-            since=f"{datetime.fromtimestamp(deviation.since, UTC):%H:%M:%S}",
-        )
-        text = text.replace(" ,", ",").replace(" .", ".").replace(" :", ":")
-        return text if text.startswith(name) else text[:1].upper() + text[1:]
 
     def _advice(self, one: SymptomState) -> tuple[Advice, ...]:
         found: dict[str, Advice] = {}
@@ -428,9 +411,10 @@ def _keep_worse(before: Deviation, now: Deviation) -> Deviation:
     return before if are_levels and before.size > now.size else now
 
 
-def _spoken_unit(unit: str) -> str:
-    """Returns a unit as texts have it: `{request}/s` is `requests/s`."""
-    return NOUN.sub(lambda match: f"{match[1].removesuffix('s')}s", unit).replace("Cel", "°C").replace("By", "B")
+def _confidence(one: SymptomState) -> float:
+    if one.is_hearsay:
+        return HEARSAY_CONFIDENCE
+    return TOTAL_CONFIDENCE if all(each.form == TOTAL for each in one.deviations.values()) else CONFIDENCE
 
 
 def _root_id(diagnosis: Incident) -> str:
@@ -446,7 +430,3 @@ def _coverage(top: Candidate | None) -> float:
         return 0.0
     seen, unseen = len(top.explained) + len(top.normal), len(top.unseen)
     return seen / (seen + unseen)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -11,6 +11,8 @@ from skewscope.engine.model.transfer import EntityPlaces, Places, copy_fields, c
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.detector import SymptomDetector
 from skewscope.engine.symptoms.levels import KEPT, SPARSE, LevelShifts
+from skewscope.engine.symptoms.limits import ARRAYS as LIMITS
+from skewscope.engine.symptoms.loaded_capacity import ARRAYS as CAPACITIES
 from skewscope.engine.symptoms.pauses import PAUSES
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
 from skewscope.engine.symptoms.request_shares import RequestShares
@@ -28,6 +30,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "errors": ("_first", "_time", "_score", "_usual", "_since", "_rate", "_is_burst"),
     "states": ("_was_good", "_bad_count", "_since", "_value"),
     "stalls": STALLS,
+    "limits": LIMITS,
+    "capacities": CAPACITIES,
     "paths": ("_run", "_little", "_is_idle", "_is_little", "_since", "_before", "_little_since"),
 }
 """Arrays of the parts of a detector that judge some of the cells, [cell that it judges]."""

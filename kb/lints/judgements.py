@@ -15,7 +15,8 @@ BUNDLED_ENTITIES = frozenset(("port", "rdma_port", "priority", "link", "represen
 """Entities that may belong to a bundle of parallel links."""
 TITLE_FIELDS = frozenset(("entity", "signal", "ratio", "before", "after", "unit", "since"))
 FIELDS_OF_THE_BAD = (
-    *("against", "least", "floor", "nominal", "given", "part_of", "least_part", "reciprocal_of", "symptom"),
+    *("against", "least", "floor", "nominal", "given", "part_of", "least_part", "share_of", "most_share"),
+    *("reciprocal_of", "symptom"),
 )
 """Fields that only a signal with a bad direction has."""
 
@@ -87,6 +88,9 @@ def comparison_fits_the_signal(entry: CatalogueEntry) -> Problems:
     if bool(judged.part_of) != bool(judged.least_part) or judged.part_of == entry.name:
         found = f"{judged.part_of!r} and {judged.least_part:g}"
         yield entry.document.problem(("judged",), found, "another signal and its 'least_part'; or neither")
+    if bool(judged.share_of) != bool(judged.most_share) or judged.share_of == entry.name:
+        found = f"{judged.share_of!r} and {judged.most_share:g}"
+        yield entry.document.problem(("judged",), found, "another signal and its 'most_share'; or neither")
     if judged.reciprocal_of == entry.name:
         yield entry.document.problem(("judged", "reciprocal_of"), f"{judged.reciprocal_of!r}", "another signal")
 

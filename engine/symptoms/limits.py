@@ -1,0 +1,130 @@
+"""Values beyond a limit that holds whatever the past and the peers: of one reading as of many.
+
+A value of health or use has a nominal value. Losses and errors are a share of what was carried: of two readings by
+their rates, of one by the sums since the counters began, which says less.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.deviation import LIMIT, TOTAL, Deviation
+from skewscope.engine.symptoms.samples import NewSamples
+
+HELD_S = 30.0
+"""Seconds for which a value is beyond its limit, if it was not from its first sample on: a burst is shorter."""
+MIN_TOTAL = 1000.0
+"""What was carried since the counters began, of which a share is taken (judgement: of less, ten errors are a
+hundredth)."""
+LIMITED_ROLES = frozenset({"health", "utilisation", "pressure"})
+"""Roles of which the nominal value is a limit, and not the only good value."""
+ARRAYS = ("_since", "_value", "_allowed", "_was_good")
+
+
+@dataclass
+class Limits:
+    """Values beyond a limit. Arrays are [cell that has a limit]."""
+
+    cells: JudgedCells
+    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    """The cells."""
+
+    def __post_init__(self) -> None:
+        self._place, self._whole = np.empty(0, np.intp), np.empty(0, np.intp)
+        """[cell] position among those with a limit, or -1; the cell of which each is a share, or -1."""
+        self._limit, self._sign, self._floor = (np.empty(0) for _ in range(3))
+        self._is_share: Mask = np.empty(0, bool)
+        self._since, self._value, self._allowed = (np.empty(0) for _ in range(3))
+        self._was_good: Mask = np.empty(0, bool)
+        self._is_over = False
+        """Whether the data has ended."""
+
+    def grow(self) -> None:
+        """Makes room for new cells."""
+        cells = self.cells
+        size, before = len(cells), len(self.at)
+        by_place = {(cells.signals[n].id, cells.places[n]): n for n in reversed(range(size))}
+        at = [n for n in range(size) if self._has_limit(n)]
+        judged = [cells.judgement(n) for n in at]
+        self.at = np.array(at, np.intp)
+        self._place = np.full(size, -1, np.intp)
+        self._place[self.at] = np.arange(len(at))
+        self._whole = np.array(
+            [by_place.get((one.share_of, cells.places[n]), -1) for n, one in zip(at, judged, strict=True)], np.intp
+        )
+        self._is_share = np.array([bool(one.share_of) for one in judged], bool)
+        self._limit = np.array([one.most_share or one.nominal or 0.0 for one in judged])
+        self._sign = np.array([-1.0 if one.bad == "down" else 1.0 for one in judged])
+        self._floor = np.array([one.floor if one.share_of else 0.0 for one in judged])
+        more = len(at) - before
+        for name in ("_since", "_value", "_allowed"):
+            setattr(self, name, np.concatenate((getattr(self, name), np.full(more, np.nan))))
+        self._was_good = np.concatenate((self._was_good, np.zeros(more, bool)))
+
+    def _has_limit(self, cell: int) -> bool:
+        judged = self.cells.judgement(cell)
+        return bool(judged.share_of) or (judged.role in LIMITED_ROLES and judged.nominal is not None)
+
+    def step(self, new: NewSamples) -> None:
+        """Takes in new values, of counters their rates."""
+        place = self._place[new.cells]
+        some = place >= 0
+        at, value, time = place[some], new.value[some], new.time[some]
+        if not len(at):
+            return
+        allowed = self._limit[at] * self._wholes(at, self.cells.value)
+        known = ~np.isnan(value) & ~np.isnan(allowed)
+        beyond = known & (self._sign[at] * (value - allowed) > 0) & (value >= self._floor[at])
+        good = at[known & ~beyond]
+        self._since[good], self._was_good[good] = np.nan, True
+        bad = at[beyond]
+        self._since[bad] = np.fmin(self._since[bad], time[beyond])
+        self._value[bad], self._allowed[bad] = value[beyond], allowed[beyond]
+
+    def _wholes(self, at: Index, values: F64) -> F64:
+        """Returns [k] that of which each is a share, by [cell] values; 1 where it is a share of nothing."""
+        whole = self._whole[at]
+        return np.where(self._is_share[at], np.where(whole >= 0, values[whole], np.nan), 1.0)
+
+    def conclude(self) -> None:
+        """Ends the data: what was beyond its limit from its first sample on counts, however short it was."""
+        self._is_over = True
+
+    def deviations(self) -> Iterator[Deviation]:
+        """Yields what is beyond its limit."""
+        with np.errstate(invalid="ignore"):
+            held = self.cells.time[self.at] - self._since >= HELD_S
+        always = self._is_over & ~self._was_good & ~np.isnan(self._since)
+        for n in np.flatnonzero(held | always).tolist():
+            yield self._deviation(n, LIMIT, float(self._value[n]), float(self._allowed[n]))
+        if self._is_over:
+            yield from self._totals()
+
+    def _totals(self) -> Iterator[Deviation]:
+        """Yields shares of what counters of one reading counted since they began."""
+        cells = self.cells
+        latest = np.full(len(cells), np.nan)
+        single = np.flatnonzero(cells.is_counter & np.isnan(cells.value) & ~np.isnan(cells.time))
+        latest[single] = cells.state.latest[cells.series[single]]
+        with np.errstate(invalid="ignore"):
+            wholes = self._wholes(np.arange(len(self.at)), latest)
+            allowed = self._limit * wholes
+            beyond = (self._whole >= 0) & (latest[self.at] > allowed) & (wholes >= MIN_TOTAL)
+        for n in np.flatnonzero(beyond).tolist():
+            yield self._deviation(n, TOTAL, float(latest[self.at[n]]), float(allowed[n]))
+
+    def _deviation(self, n: int, form: str, value: float, allowed: float) -> Deviation:
+        cell, whole = int(self.at[n]), int(self._whole[n])
+        signal, place = self.cells.signals[cell], self.cells.places[cell]
+        direction = "begins" if self.cells.judgement(cell).bad == "begins" else "down" if self._sign[n] < 0 else "up"
+        since = float(self.cells.time[cell] if form == TOTAL else self._since[n])
+        name = self.cells.signals[whole].name.lower() if whole >= 0 else ""
+        share = f"{_percent(self._limit[n] * value / allowed)} of {name}, at most {_percent(self._limit[n])} is allowed"
+        return Deviation(signal, place, form, direction, since, value, allowed, share if whole >= 0 else "")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

@@ -1,0 +1,59 @@
+"""Sentences about symptoms."""
+
+import re
+from datetime import UTC, datetime
+
+from skewscope.engine.symptoms.deviation import LIMIT, TOTAL, Deviation
+from skewscope.kb.model import Symptom
+
+NOUN = re.compile(r"\{(\w+)\}")
+"""A unit that is a noun, as `{request}`."""
+UNKNOWN_TITLE = "{signal} of {entity} is abnormal since {since}: {after} {unit}."
+
+
+def summarise(deviation: Deviation, symptom: Symptom | None, entity: str) -> str:
+    """Returns what a symptom says of an entity in a sentence."""
+    text = _describe_limit(deviation, entity) if deviation.form in (LIMIT, TOTAL) else _fill(deviation, symptom, entity)
+    text = text.replace(" ,", ",").replace(" .", ".").replace(" :", ":")
+    return text if text.startswith(entity) else text[:1].upper() + text[1:]
+
+
+def _fill(deviation: Deviation, symptom: Symptom | None, entity: str) -> str:
+    template = symptom.title if symptom else UNKNOWN_TITLE
+    return template.format(
+        entity=entity,
+        signal=deviation.signal.name,
+        ratio=_number(deviation.ratio) if deviation.before else "many",
+        before=_number(deviation.before),
+        after=_number(deviation.value),
+        unit=_spoken_unit(deviation.unit),
+        since=_clock(deviation.since),
+    )
+
+
+def _describe_limit(deviation: Deviation, entity: str) -> str:
+    name, share = deviation.signal.name, f", {deviation.message}" if deviation.message else ""
+    after, limit, unit = _number(deviation.value), _number(deviation.before), _spoken_unit(deviation.unit)
+    since = _clock(deviation.since)
+    if deviation.form == TOTAL:
+        return f"{name} of {entity} since its counters began: {after} {unit}{share}; how old they are is not known."
+    if share:
+        return f"{name} of {entity} since {since}: {after} {unit}{share}."
+    if deviation.direction == "down":
+        return f"{name} of {entity} under load is {after} {unit} since {since}; it reaches {limit} {unit}."
+    return f"{name} of {entity} is {after} {unit} since {since}, above its limit of {limit} {unit}."
+
+
+def _clock(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%H:%M:%S}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _spoken_unit(unit: str) -> str:
+    """Returns a unit as texts have it: `{request}/s` is `requests/s`."""
+    if unit in ("1", "{state}"):
+        return ""
+    return NOUN.sub(lambda match: f"{match[1].removesuffix('s')}s", unit).replace("Cel", "°C").replace("By", "B")

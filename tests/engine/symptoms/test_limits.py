@@ -1,0 +1,68 @@
+"""What is beyond a limit is found whatever its past: in one reading as in many."""
+
+import pytest
+
+from tests.support.symptom_world import SymptomWorld
+
+DROPS, PACKETS = ("port.rx_discards", "port", "n0/p0"), ("port.rx_packets", "port", "n0/p0")
+CLOCK, BUSY = ("gpu.sm_clock", "gpu", "n0/gpu0"), ("gpu.util", "gpu", "n0/gpu0")
+
+
+def conclude(world):
+    world.tracker.conclude(world.t, ())
+    return world.incidents()
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.6, ["packet-loss"]), (0.011, ["packet-loss"]), (0.009, [])])
+def test_losses_at_the_same_rate_from_the_first_reading_on_are_judged_by_their_share(share, named):
+    world = SymptomWorld()
+    for n in range(6):
+        world.tick({PACKETS: 1e9 + 1e6 * n, DROPS: 5e8 + share * 1e6 * n}, pause=10.0)
+    assert [one.condition for one in world.incidents()] == named
+
+
+def test_sums_of_one_reading_are_a_share_since_their_counters_began():
+    world = SymptomWorld()
+    world.tick({PACKETS: 1e9, DROPS: 6e8})
+    assert not world.incidents()
+    (incident,) = conclude(world)
+    assert "60 % of packets received by the port, at most 1 % is allowed" in incident.summary
+    assert "since its counters began" in incident.summary
+    assert incident.confidence == 0.5
+
+
+@pytest.mark.parametrize("sums", [{PACKETS: 1e9, DROPS: 1e6}, {PACKETS: 900.0, DROPS: 600.0}, {DROPS: 6e8}])
+def test_small_or_unknown_shares_of_sums_say_nothing(sums):
+    world = SymptomWorld()
+    world.tick(sums)
+    assert not conclude(world)
+
+
+def test_sums_say_nothing_once_two_readings_give_rates():
+    world = SymptomWorld()
+    world.tick({PACKETS: 1e9, DROPS: 6e8})
+    world.tick({PACKETS: 1.1e9, DROPS: 6e8})
+    world.tick({PACKETS: 1.2e9, DROPS: 6e8})
+    assert not conclude(world)
+
+
+@pytest.mark.parametrize(("degrees", "named"), [(91.0, ["out-of-range"]), (86.0, [])])
+def test_a_value_beyond_its_nominal_one_is_told_of_one_reading(degrees, named):
+    world = SymptomWorld()
+    world.tick({("gpu.temperature", "gpu", "n0/gpu0"): degrees})
+    assert [one.condition for one in conclude(world)] == named
+
+
+def run_gpu(idle_clock, busy_clock):
+    world = SymptomWorld()
+    for n in range(60):
+        is_busy = n >= 20
+        world.tick({CLOCK: busy_clock if is_busy else idle_clock, BUSY: 100.0 if is_busy else 0.0})
+    return world.incidents()
+
+
+@pytest.mark.parametrize(("clocks", "named"), [((1410, 1020), ["lost-clock"]), ((1410, 1380), []), ((345, 1980), [])])
+def test_a_clock_that_never_comes_near_what_the_gpu_reaches_is_held_down(clocks, named):
+    found = run_gpu(*clocks)
+    assert [one.condition for one in found] == named
+    assert all("under load is 1,020 MHz" in one.summary and "it reaches 1,410 MHz" in one.summary for one in found)
