@@ -1,7 +1,8 @@
 """Dumps of counters that were taken twice or more: what the readers of ethtool and of InfiniBand counters share.
 
 Times come from lines between the dumps (`date`, in any of its usual forms), else from the file's name, which then holds
-one dump. Node and device come from the labels of the input, else from the name: `n0-eth0-20261122T100000.txt`.
+one dump, else that of the file itself is taken. Node and device come from the labels of the input, else from the name:
+`n0-eth0-20261122T100000.txt`.
 """
 
 import datetime as dt
@@ -15,7 +16,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 from skewscope.adapters.formats.log_lines import file_stem, read_lines
 from skewscope.adapters.formats.log_times import STAMP, find_stamp, parse_offset
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
-from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
+from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL, OWN_TIME, join_notes, own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
 from skewscope.kb.problems import InputError, Problem
 
@@ -30,6 +31,10 @@ DEVICE = re.compile(
     r"(?<![A-Za-z0-9])(?:mlx5_(?:bond_)?\d+|(?:eth|ib|bond|p)\d+|en[opsx]\w*?\d+(?:np\d+)?|enP\w+)(?![A-Za-z0-9])"
 )
 TOOL = re.compile(r"(?<![A-Za-z])(?:ethtool|ibstat|perfquery|counters?|statistics|stats|sysfs|infiniband)(?![A-Za-z])")
+UNNAMED_DEVICE = "nic"
+"""Device of counters of which nothing says whose they are: one file is then of one device."""
+READING_S = 1.0
+"""Seconds between readings without any time: loops without `date` wait for one second most often."""
 LOOP = "while sleep 10; do date -Is; {command}; done > {file}"
 
 
@@ -83,23 +88,34 @@ def read_dumps(file: BinaryIO, name: str, labels: Mapping[str, str], parser: Dum
     if not any(dump.counters for dump in dumps):
         raise InputError([Problem(name, 0, "", "no counter", f"output of `{parser.command}`", hint)])
     collector = SeriesCollector(name)
-    for dump in _place(dumps, name, hint):
-        _add_dump(dump, collector, hint)
+    readings = [_add_dump(dump, collector, name) for dump in _place(dumps, name)]
+    unnamed = any(counter.labels.get("device") == UNNAMED_DEVICE for dump in dumps for counter in dump.counters)
+    collector.note = join_notes(
+        OWN_TIME if len(dumps) == 1 and parse_dump_name(name).time is None else "",
+        f"no time between readings: {READING_S:g} s is taken, so that rates may be wrong and shares are right"
+        if max(readings) > 1
+        else "",
+        f"nothing names its device: {UNNAMED_DEVICE!r} is taken; the label device says another" if unnamed else "",
+    )
     return collector.series()
 
 
-def _add_dump(dump: Dump, collector: SeriesCollector, hint: str) -> None:
+def _add_dump(dump: Dump, collector: SeriesCollector, file: str) -> int:
+    """Adds the counters between two times; returns how many readings they are, which follow each other."""
     names: dict[tuple[str, ...], str] = {}
+    first, time, readings = "", dump.time, 1
     for counter in dump.counters:
         key = (counter.metric, *counter.labels.values())
+        first = first or f"{counter.name} {key}"
+        if names.get(key) == counter.name and f"{counter.name} {key}" == first:
+            names, time, readings = {}, time + READING_S, readings + 1
         if names.get(key) == counter.name:
-            found = f"a second {counter.name} without a time between them"
-            raise InputError(
-                [Problem(collector.file, counter.line, "", found, "a line with the time before each dump", hint)]
-            )
+            found = f"a second {counter.name} in one reading"
+            raise InputError([Problem(file, counter.line, "", found, "each counter of a device once")])
         # Two names may become the same metric; the first is taken.
         if names.setdefault(key, counter.name) == counter.name:
-            collector.add(counter.metric, counter.labels, dump.time, counter.value, counter.line)
+            collector.add(counter.metric, counter.labels, time, counter.value, counter.line)
+    return readings
 
 
 def _split_dumps(file: BinaryIO, name: str, offset: float, parser: DumpParser) -> Iterator[Dump]:
@@ -114,19 +130,14 @@ def _split_dumps(file: BinaryIO, name: str, offset: float, parser: DumpParser) -
     yield dump
 
 
-def _place(dumps: list[Dump], name: str, hint: str) -> list[Dump]:
+def _place(dumps: list[Dump], name: str) -> list[Dump]:
     """Returns the dumps with their times, which stand before them, after them, or in the file's name."""
     if len(dumps) == 1:
         time = parse_dump_name(name).time
-        if time is None:
-            expected = "a line with its time before each dump, or the time in the file's name"
-            raise InputError([Problem(name, dumps[0].counters[0].line, "", "no time", expected, hint)])
-        return [Dump(time, dumps[0].counters)]
-    if not dumps[0].counters:
+        return [Dump(own_time(name) if time is None else time, dumps[0].counters)]
+    if not dumps[0].counters or dumps[-1].counters:
+        # A paste may begin in the middle of a dump, whose time is not known then.
         return dumps[1:]
-    if dumps[-1].counters:
-        found = "the first dump without a time before it, and the last without one after it"
-        raise InputError([Problem(name, dumps[-1].counters[0].line, "", found, "a time before each dump", hint)])
     return [Dump(after.time, dump.counters) for dump, after in pairwise(dumps)]
 
 

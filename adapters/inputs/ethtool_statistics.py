@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
-from skewscope.adapters.inputs.counter_dumps import Counter, find_place, host_in_name, read_dumps
+from skewscope.adapters.inputs.counter_dumps import UNNAMED_DEVICE, Counter, find_place, host_in_name, read_dumps
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.mapping.names import ethtool_metric
-from skewscope.kb.problems import InputError, Problem
 
 COMMAND = re.compile(r"\bethtool (?:-S|--statistics) (?P<device>[\w@.-]{1,40})")
 TITLE = re.compile(r"^[=#* -]{0,8}(?P<device>[a-zA-Z][\w@.-]{1,39})(?::|[=#* -]{1,8})$")
@@ -21,27 +20,20 @@ class EthtoolParser:
 
     command = "ethtool -S eth0"
 
-    def __init__(self, file: str, place: Mapping[str, str]) -> None:
-        """Takes the name of the file, and the node and device that hold for all of it."""
-        self._file, self._place = file, place
+    def __init__(self, place: Mapping[str, str]) -> None:
+        """Takes the node and device that hold for all of the file."""
+        self._place = place
         self._device, self._inside = place["device"], False
 
     def read_line(self, text: str, number: int) -> list[Counter]:
-        """Returns the counter of a line.
-
-        Raises:
-            InputError: nothing says which device it is of.
-        """
+        """Returns the counter of a line."""
         if match := COMMAND.search(text) or TITLE.match(text):
             self._device, self._inside = match["device"], False
         elif text.strip() == HEADER:
             self._inside = True
-            if not self._device:
-                hint = "Add `echo eth0:` before each, put the device into the file's name, or give the label device."
-                raise InputError([Problem(self._file, number, "", "statistics of no device", "its name", hint)])
         elif self._inside and (match := VALUE.match(text)):
             metric = re.sub(r"\W", "_", ethtool_metric(match["name"]))
-            place = {"node": self._place["node"], "device": self._device}
+            place = {"node": self._place["node"], "device": self._device or UNNAMED_DEVICE}
             return [Counter(match["name"], metric, place, float(match["number"]), number)]
         return []
 
@@ -56,9 +48,9 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     """Returns the series of all statistics of each device.
 
     Raises:
-        InputError: it is no such dump, or nothing says its time or device.
+        InputError: it is no such dump.
     """
-    return read_dumps(file, name, labels, EthtoolParser(name, find_place(labels, name)))
+    return read_dumps(file, name, labels, EthtoolParser(find_place(labels, name)))
 
 
 READER = artefact_reader(

@@ -5,12 +5,14 @@ its stem.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from skewscope.adapters.formats.log_lines import file_stem
 from skewscope.adapters.mapping.entities import NODE_LABELS
 from skewscope.kb.problems import InputError, Problem
 
 MAX_HELD = 5_000_000
+OWN_TIME = "no line has a time: that of the file is taken"
 SERVER_LABELS = ("replica", "group", "pod")
 ORIGIN_LABEL = "origin"
 """Label of an input: the host that its folder stands for, which counts only where its content names none."""
@@ -37,6 +39,14 @@ def find_server(labels: Mapping[str, str], file: str) -> tuple[dict[str, str], s
         {"instance": server},
         f"nothing in it names its server: {server!r}, by the file's name, is taken; the label instance says another",
     )
+
+
+def own_time(file: str) -> float:
+    """Returns when a file was last changed, seconds since 1970; 0 where that is not known."""
+    try:
+        return float(int(Path(file).stat().st_mtime))
+    except OSError:
+        return 0.0
 
 
 def check_size(count: int, file: str, line: int) -> None:

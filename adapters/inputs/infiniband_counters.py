@@ -9,10 +9,9 @@ from functools import cache
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
-from skewscope.adapters.inputs.counter_dumps import Counter, find_place, host_in_name, read_dumps
+from skewscope.adapters.inputs.counter_dumps import UNNAMED_DEVICE, Counter, find_place, host_in_name, read_dumps
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.kb.loader import catalogue
-from skewscope.kb.problems import InputError, Problem
 
 SYSFS = re.compile(
     r"(?:/sys/class/infiniband/|^)(?P<device>\w{1,40})/ports/(?P<port>\d{1,3})/"
@@ -63,17 +62,13 @@ class InfinibandParser:
 
     command = "grep -r . /sys/class/infiniband/*/ports/*/"
 
-    def __init__(self, file: str, place: Mapping[str, str]) -> None:
-        """Takes the name of the file, and the node and device that hold for all of it."""
-        self._file, self._node = file, place["node"]
+    def __init__(self, place: Mapping[str, str]) -> None:
+        """Takes the node and device that hold for all of the file."""
+        self._node = place["node"]
         self._device, self._port = place["device"], "1"
 
     def read_line(self, text: str, number: int) -> list[Counter]:
-        """Returns the counters of a line.
-
-        Raises:
-            InputError: nothing says which device they are of.
-        """
+        """Returns the counters of a line."""
         if match := SYSFS.search(text):
             value = parse_value(match["name"], match["value"])
             return [] if value is None else [self._count(match["name"], value, number, match["device"], match["port"])]
@@ -98,10 +93,7 @@ class InfinibandParser:
         return []
 
     def _count(self, name: str, value: float, number: int, device: str = "", port: str = "") -> Counter:
-        device = device or self._device
-        if not device:
-            hint = "Put the device into the file's name, give the label device, or `echo perfquery mlx5_0` before each."
-            raise InputError([Problem(self._file, number, "", "counters of no device", "its name", hint)])
+        device = device or self._device or UNNAMED_DEVICE
         metric, factor = sysfs_metrics().get(name, ("infiniband_" + name.rpartition("/")[2], 1.0))
         place = {"node": self._node, "device": device, "port": port or self._port}
         return Counter(name, metric, place, value * factor, number)
@@ -125,9 +117,9 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     """Returns the series of all counters of each port.
 
     Raises:
-        InputError: it is no such dump, or nothing says its time or device.
+        InputError: it is no such dump.
     """
-    return read_dumps(file, name, labels, InfinibandParser(name, find_place(labels, name)))
+    return read_dumps(file, name, labels, InfinibandParser(find_place(labels, name)))
 
 
 READER = artefact_reader(

@@ -14,9 +14,8 @@ import numpy as np
 
 from skewscope.adapters.formats.bounds import SAMPLES, SERIES
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
-from skewscope.adapters.inputs.file_origin import join_notes
+from skewscope.adapters.inputs.file_origin import OWN_TIME, join_notes, own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
-from skewscope.adapters.inputs.text import OWN_TIME, own_time
 from skewscope.adapters.mapping.names import ethtool_metric
 from skewscope.kb.problems import InputError, Problem
 

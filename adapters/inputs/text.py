@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
-from skewscope.adapters.inputs.file_origin import check_size, find_node, find_server, join_notes
+from skewscope.adapters.inputs.file_origin import OWN_TIME, check_size, find_node, find_server, join_notes, own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, known_events, metric_of
 from skewscope.adapters.inputs.text_times import LineTimes
@@ -21,7 +20,6 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.model import EVENT_PREFIX, Format
 from skewscope.kb.problems import InputError, NothingKnownError, Problem
 
-OWN_TIME = "no line has a time: that of the file is taken"
 NUMBER_WEIGHT = 1000
 HEAD_LINES = 400
 """Lines at the begin of a file by which its format is chosen."""
@@ -172,14 +170,6 @@ class TextReader:
             hint = "They are too little to judge: give metrics or logs of the same time as well."
             raise NothingKnownError([Problem(self.file, 0, "", what, "messages of `skewscope kb list events`", hint)])
         return series
-
-
-def own_time(file: str) -> float:
-    """Returns when a file was last changed, seconds since 1970; 0 where that is not known."""
-    try:
-        return float(int(Path(file).stat().st_mtime))
-    except OSError:
-        return 0.0
 
 
 READER = artefact_reader(

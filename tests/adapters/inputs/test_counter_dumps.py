@@ -93,25 +93,26 @@ CA 'mlx5_0'
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "message"),
+    ("text", "name", "device", "values"),
     [
-        (
-            "NIC statistics:\n     rx: 1\n",
-            "eth0.txt",
-            r"eth0\.txt:2: found no time.*while sleep 10; do date -Is; ethtool",
-        ),
-        ("1795341600\nNIC statistics:\n     rx: 1\n", "dump.txt", r"dump\.txt:2: found statistics of no device"),
-        (
-            "1795341600\nNIC statistics:\n     rx: 1\nNIC statistics:\n     rx: 2\n",
-            "eth0.txt",
-            r"eth0\.txt:5: found a second rx without a time",
-        ),
-        ("NIC statistics:\n     rx: 1\n1795341600\nNIC statistics:\n     rx: 2\n", "eth0.txt", r":5: .*without a time"),
+        ("NIC statistics:\n     rx: 1\n", "eth0.txt", "eth0", [1]),
+        ("1795341600\nNIC statistics:\n     rx: 1\n", "dump.txt", "nic", [1]),
+        ("NIC statistics:\n     rx: 1\nNIC statistics:\n     rx: 2\n", "dump.txt", "nic", [1, 2]),
+        ("NIC statistics:\n     rx: 1\n1795341600\nNIC statistics:\n     rx: 2\n", "eth0.txt", "eth0", [2]),
     ],
 )
-def test_a_dump_without_time_or_device_says_how_to_take_one(text, name, message):
-    with pytest.raises(InputError, match=message):
-        read(ethtool_statistics, text, name)
+def test_a_dump_without_time_or_device_is_read_and_says_what_is_taken(text, name, device, values):
+    (series,) = read(ethtool_statistics, text, name)
+    assert (dict(series.labels)["device"], series.values.tolist()) == (device, values)
+    assert (series.times[1:] - series.times[:-1]).tolist() == [1.0] * (len(values) - 1)
+    assert ("no line has a time" in series.note) == ("1795341600" not in text)
+    assert ("'nic' is taken" in series.note) == (device == "nic")
+    assert ("1 s is taken" in series.note) == (len(values) > 1)
+
+
+def test_a_counter_twice_in_one_reading_is_an_error():
+    with pytest.raises(InputError, match=r"eth0\.txt:4: found a second tx in one reading"):
+        read(ethtool_statistics, "NIC statistics:\n     rx: 1\n     tx: 1\n     tx: 2\n", "eth0.txt")
 
 
 @pytest.mark.parametrize(
