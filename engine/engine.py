@@ -13,7 +13,8 @@ import numpy as np
 from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator
 from skewscope.engine.features.evaluator import unit_of
 from skewscope.engine.features.transfer import transfer_features
-from skewscope.engine.incidents.alerts import Calibration, EvidenceSpec, RuleInfo, load_calibration
+from skewscope.engine.incidents.alerts import EvidenceSpec, RuleInfo
+from skewscope.engine.incidents.confidence import Calibration, load_calibration
 from skewscope.engine.incidents.result_cache import ResultCache
 from skewscope.engine.incidents.state import IncidentTiming
 from skewscope.engine.incidents.tracker import IncidentTracker

@@ -114,8 +114,9 @@ ENGINE_INTERFACE = {
 ENGINE_TOOLS = {
     # Assessment measures and fits confidence; it reads the parts that it measures.
     "adapters/assessment": {
-        "engine.attribution.explanation",
-        "engine.incidents.alerts",
+        "engine.attribution.cause_graph",
+        "engine.incidents.confidence",
+        "engine.incidents.grouping",
         "engine.incidents.state",
     },
     # The simulator needs the range of the counters that it writes.

@@ -16,8 +16,8 @@ from skewscope.adapters.assessment.scenarios import (
 )
 from skewscope.adapters.assessment.score import AssessmentScore, calibration_samples, score_runs
 from skewscope.adapters.assessment.vantages import FULL_VANTAGE, VANTAGES
-from skewscope.engine.attribution.explanation import CauseGraph
-from skewscope.engine.incidents.alerts import Calibration
+from skewscope.engine.attribution.cause_graph import CauseGraph
+from skewscope.engine.incidents.confidence import Calibration
 from skewscope.kb.loader import catalogue
 
 DAY = 86400.0

@@ -2,7 +2,7 @@
 
 Each rule's log-odds become `shift + scale * log-odds + bias of the rule`, as in J. Platt's scaling ("Probabilistic
 outputs for support vector machines", 1999). A normal prior draws the bias of a rule with few samples to zero. The
-log-odds of incidents are scaled once more. `engine.incidents.alerts` applies the result.
+log-odds of incidents are scaled once more. `engine.incidents.confidence` applies the result.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.engine.incidents.alerts import MAX_LOG_ODDS, Calibration
+from skewscope.engine.incidents.confidence import MAX_LOG_ODDS, Calibration
 from skewscope.engine.model.arrays import F64
 
 RULE_SPREAD = 1.5

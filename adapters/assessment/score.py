@@ -10,7 +10,7 @@ import numpy as np
 
 from skewscope.adapters.assessment.calibration_fit import CalibrationSample
 from skewscope.adapters.assessment.runner import ANYWHERE, AssessmentRun, FaultLabel, ReportedIncident
-from skewscope.engine.attribution.explanation import CauseGraph
+from skewscope.engine.attribution.cause_graph import CauseGraph
 
 EARLY_TOLERANCE, LATE_TOLERANCE = 2.0, 10.0
 """Seconds before the start and after the end of a fault within which an incident may belong to it."""

@@ -15,7 +15,7 @@ from skewscope.adapters.runtime.runtime import Span, expected_reporters
 from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.advice.advice import ContextFact
 from skewscope.engine.attribution.across_shards import SharedPlaces, apply_explanations, join_incidents
-from skewscope.engine.attribution.explanation import CauseGraph
+from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.engine import NewestSamples, SampleCounts, SignalSeries
 from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64, Index

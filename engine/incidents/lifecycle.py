@@ -6,14 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from skewscope.engine.incidents.alerts import Alert, AlertKey, AlertTracker
-from skewscope.engine.incidents.state import (
-    MAX_OPENED,
-    Grouping,
-    IncidentState,
-    IncidentTiming,
-    group_alerts,
-    primary_entity_of,
-)
+from skewscope.engine.incidents.grouping import Grouping, group_alerts, primary_entity_of
+from skewscope.engine.incidents.state import MAX_OPENED, IncidentState, IncidentTiming
 from skewscope.engine.model.incident import SEVERITIES, IncidentChange
 from skewscope.engine.model.locality import NODE_BOUND, Entity, LocalityIndex
 

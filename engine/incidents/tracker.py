@@ -15,14 +15,9 @@ from skewscope.engine.advice.advice import (
     quantise,
     rank_advice,
 )
-from skewscope.engine.attribution.explanation import (
-    COMPARISON_INTERVAL_S,
-    AlternativeFinder,
-    CauseGraph,
-    Explainer,
-    count_judgeable,
-    final_explanation,
-)
+from skewscope.engine.attribution.alternatives import COMPARISON_INTERVAL_S, AlternativeFinder, count_judgeable
+from skewscope.engine.attribution.cause_graph import CauseGraph
+from skewscope.engine.attribution.explanation import Explainer, final_explanation
 from skewscope.engine.incidents.alerts import AlertKey, AlertTracker, DerivedDiagnosis, EvidenceSnapshot, RuleInfo
 from skewscope.engine.incidents.lifecycle import IncidentLifecycle
 from skewscope.engine.incidents.result_cache import IncidentCache, ResultCache

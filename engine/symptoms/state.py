@@ -4,8 +4,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from skewscope.engine.attribution.likely_causes import Candidate
 from skewscope.engine.model.incident import Explanation, History
-from skewscope.engine.symptoms.causes import Candidate
 from skewscope.engine.symptoms.deviation import Deviation, DeviationKey
 
 

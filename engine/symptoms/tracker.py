@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from skewscope.engine.incidents.alerts import HEARSAY_CONFIDENCE
+from skewscope.engine.attribution.likely_causes import Candidate, CauseModel
+from skewscope.engine.incidents.confidence import HEARSAY_CONFIDENCE
 from skewscope.engine.incidents.result_cache import IncidentCache
 from skewscope.engine.incidents.senders import SenderFinder
 from skewscope.engine.incidents.state import MAX_OPENED, DiagnosedPlace, incident_id
@@ -23,7 +24,6 @@ from skewscope.engine.model.incident import (
     extend_history,
 )
 from skewscope.engine.model.locality import Entity, LocalityIndex
-from skewscope.engine.symptoms.causes import Candidate, CauseModel
 from skewscope.engine.symptoms.detector import SymptomDetector
 from skewscope.engine.symptoms.deviation import LESS, PAST, PEERS, SHARES, TOTAL, Deviation, DeviationKey
 from skewscope.engine.symptoms.places import ExplainingPlaces, PlaceTokens

@@ -14,7 +14,7 @@ from skewscope.adapters.assessment.calibration_fit import (
     fit_scale,
     to_log_odds,
 )
-from skewscope.engine.incidents.alerts import Calibration, load_calibration, probability
+from skewscope.engine.incidents.confidence import Calibration, load_calibration, probability
 from skewscope.kb.loader import catalogue
 from skewscope.rules.loader import load_strict
 

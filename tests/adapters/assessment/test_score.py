@@ -14,7 +14,7 @@ from skewscope.adapters.assessment.runner import AssessmentRun, FaultLabel, Repo
 from skewscope.adapters.assessment.score import SUSPECTED, calibration_samples, poisson_upper_limit, score_runs, to_json
 from skewscope.adapters.simulator.benign import BENIGN_EVENTS
 from skewscope.adapters.simulator.faults.registry import fault_models
-from skewscope.engine.attribution.explanation import CauseGraph
+from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.ingest.feed import SeriesTable
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator, encode_value, quantise
-from skewscope.engine.incidents.alerts import GAIN, PRIOR, Calibration, probability
+from skewscope.engine.incidents.confidence import GAIN, PRIOR, Calibration, probability
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.model.locality import Entity
 from skewscope.rules.policy import FACTS

@@ -3,7 +3,7 @@
 import pytest
 
 from skewscope.engine.attribution.across_shards import SharedPlaces, apply_explanations, join_incidents
-from skewscope.engine.attribution.explanation import CauseGraph
+from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.model.incident import BlastRadius, Explanation, Impact, Incident
 from skewscope.engine.model.topology import Node, Port, Topology
 from skewscope.kb.loader import catalogue

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from skewscope.engine.incidents.alerts import PRIOR, Calibration, probability
+from skewscope.engine.incidents.confidence import PRIOR, Calibration, probability
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.model.incident import parse_incident
 from skewscope.engine.model.locality import NeighbourIndex

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.attribution.explanation import (
     CAUSE_BEFORE_S,
     AttributionCandidate,
-    CauseGraph,
     attribute_candidates,
     closeness,
     locate_candidate,

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.attribution.explanation import (
     AFTER_END_S,
     BEFORE_END_S,
     SIMULTANEOUS_S,
     AttributionCandidate,
-    CauseGraph,
     Explainer,
     final_explanation,
     find_coincident,

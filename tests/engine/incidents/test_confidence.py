@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.incidents.alerts import (
+from skewscope.engine.incidents.alerts import EvidenceSnapshot, EvidenceSpec, RuleInfo
+from skewscope.engine.incidents.confidence import (
     GAIN,
     PRIOR,
     Calibration,
-    EvidenceSnapshot,
-    EvidenceSpec,
-    RuleInfo,
     corroborated_log_odds,
     evidence_log_odds,
     evidence_log_odds_array,

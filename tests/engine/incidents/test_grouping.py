@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.engine.incidents.state import Grouping, dominates, group_alerts, primary_entity_of
+from skewscope.engine.incidents.grouping import Grouping, dominates, group_alerts, primary_entity_of
 from skewscope.engine.model.locality import Entity
 from tests.support.incidents import NAMES, SILENT, UNSEEN, Says, incidents, places, track, verdict
 

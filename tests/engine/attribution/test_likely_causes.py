@@ -2,8 +2,8 @@
 
 import pytest
 
+from skewscope.engine.attribution.likely_causes import CauseModel
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.causes import CauseModel
 from skewscope.engine.symptoms.deviation import PAST, PEERS, Deviation
 from skewscope.kb.loader import catalogue
 
