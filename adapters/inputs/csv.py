@@ -32,6 +32,7 @@ from skewscope.adapters.inputs.column_roles import (
 from skewscope.adapters.inputs.parquet import LongTableReader, check_rows, read_batch, scan_batch
 from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
+from skewscope.adapters.inputs.request_table import is_request_header
 from skewscope.adapters.inputs.table_layout import EXPECTED, TableLayout, find_layout, is_time_name, long_batches
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block, concat_blocks
@@ -55,7 +56,7 @@ def recognise(head: bytes, name: str) -> bool:
     names = _header_names(head)
     has_time = any(map(is_time_name, names))
     # nvidia-smi writes units in brackets; without them its names say what it is.
-    if nvidia_smi.TIME in names and nvidia_smi.recognise(head, name):
+    if (nvidia_smi.TIME in names and nvidia_smi.recognise(head, name)) or is_request_header(names):
         return False
     return has_time and len(names) > 1 and all(COLUMN_NAME.fullmatch(each) for each in names)
 

@@ -1,0 +1,198 @@
+"""Rows of requests as series of the servers that answered them, as an exporter of each server would count them.
+
+A request counts at its arrival, its first token and its end; latencies are histograms with a sum and a count, so that
+replicas are peers and each is compared with its own past.
+"""
+
+import math
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from skewscope.adapters.formats.bounds import SAMPLES, SERIES
+from skewscope.adapters.formats.openmetrics import MAX_SECONDS
+from skewscope.adapters.inputs.file_origin import check_size, find_server, join_notes
+from skewscope.adapters.inputs.labelled import LabelledSeries
+from skewscope.engine.model.arrays import F64
+from skewscope.kb.problems import InputError, Problem
+
+NAN = math.nan
+OK, FAILED, REFUSED = 0, 1, 2
+"""Outcomes: answered, failed, and refused for a fault of the request itself, which says nothing of a server."""
+PERIODS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
+"""Seconds between two samples: those at which exporters are usually scraped."""
+ENDS_IN_PERIOD = 10
+"""Requests that end between two samples, in the mean: fewer make means that scatter."""
+MIN_SAMPLES = 30
+"""Samples of a file in any case, where its span allows: a shift needs a past."""
+PARTS = {
+    "queue": "serve_queue_time",
+    "prefill": "serve_prefill_time",
+    "transfer": "serve_kv_xfer_time",
+    "decode": "serve_decode_time",
+}
+"""Parts of a request, with the histogram of each."""
+NO_PARTS = (NAN,) * len(PARTS)
+CLOSED_BY_CLIENT = frozenset((408, 429, 499))
+"""Codes below 500 that say that a request was not served in time: timeout, too many requests, given up."""
+
+
+class ServedRequest(NamedTuple):
+    """A request. Times are seconds since 1970, durations seconds; NaN where unknown."""
+
+    arrival: float
+    end: float
+    server: str = ""
+    outcome: int = OK
+    ttft: float = NAN
+    """From arrival to the first token."""
+    prompt_tokens: float = NAN
+    output_tokens: float = NAN
+    tpot: float = NAN
+    """Time for each output token behind the first."""
+    parts: Mapping[str, float] = {}
+    """Durations of what is in `PARTS`."""
+
+
+def outcome_of(code: int) -> int:
+    """Returns the outcome of a request with a status code of HTTP; without a code (0 or less) it failed."""
+    if code >= 500 or code < 100 or code in CLOSED_BY_CLIENT:
+        return FAILED
+    return REFUSED if code >= 400 else OK
+
+
+COLUMNS = ("server", "arrival", "end", "outcome", "ttft", "prompt_tokens", "output_tokens", "tpot", *PARTS)
+"""Of the table of all requests; the server by its number."""
+MAX_SERIES = 20
+"""Series of one server, at most."""
+
+
+@dataclass
+class RequestCollector:
+    """Collects the requests of one file."""
+
+    file: str
+    labels: Mapping[str, str]
+    notes: list[str] = field(default_factory=list)
+    left_out: int = 0
+    """Rows that are none, or have no times."""
+    _numbers: "array[float]" = field(default_factory=lambda: array("d"))
+    """The columns of each request, one request after the other."""
+    _servers: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """The number of requests."""
+        return len(self._numbers) // len(COLUMNS)
+
+    def add(self, request: ServedRequest, line: int = 0) -> None:
+        """Adds a request; one whose times are none is counted as left out.
+
+        Raises:
+            InputError: there are too many requests or servers.
+        """
+        arrival, end, server, *others, parts = request
+        if not 0 <= arrival <= end < MAX_SECONDS:
+            self.left_out += 1
+            return
+        number = self._servers.get(server)
+        if number is None:
+            number = self._servers[server] = len(self._servers)
+            SERIES.check(self.file, len(self._servers) * MAX_SERIES)
+        durations = (parts.get(name, NAN) for name in PARTS) if parts else NO_PARTS
+        self._numbers.extend((number, arrival, end, *others, *durations))
+        check_size(len(self), self.file, line)
+
+    def series(self) -> list[LabelledSeries]:
+        """Returns the series of all servers.
+
+        Raises:
+            InputError: there are no requests, or too many samples.
+        """
+        if not len(self):
+            found = f"no request with times in {self.left_out} rows" if self.left_out else "no request"
+            expected = "rows with the arrival of a request, and its end or how long it took"
+            raise InputError([Problem(self.file, 0, "", found, expected)])
+        place, unnamed = find_server(self.labels, self.file)
+        table = np.array(self._numbers).reshape(-1, len(COLUMNS))
+        columns = dict(zip(COLUMNS, table.T, strict=True))
+        # What no server answered belongs to none of them.
+        servers = {name: number for name, number in self._servers.items() if name or len(self._servers) == 1}
+        times = _sample_times(columns["arrival"], columns["end"])
+        SAMPLES.check(self.file, len(servers) * MAX_SERIES * len(times))
+        note = join_notes(
+            "" if any(servers) else unnamed,
+            *self.notes,
+            f"{self.left_out} rows without valid times are left out" if self.left_out else "",
+        )
+        return [
+            LabelledSeries(f"skewscope_{metric}", tuple(sorted(labels.items())), times, values, note)
+            for server, number in sorted(servers.items())
+            for labels in [{"instance": server} if server else place]
+            for metric, values in _ServerRequests(table[columns["server"] == number], times).series()
+        ]
+
+
+def _sample_times(arrivals: F64, ends: F64) -> F64:
+    """Returns [sample] seconds since 1970, from the first arrival to the last end."""
+    begin, end = float(arrivals.min()), float(ends.max())
+    span = end - begin
+    wanted = min(span * ENDS_IN_PERIOD / len(ends), span / MIN_SAMPLES)
+    period = next((each for each in PERIODS if each >= wanted), PERIODS[-1])
+    return np.asarray(begin + period * np.arange(math.ceil(span / period) + 1), np.float64)
+
+
+@dataclass(frozen=True)
+class _ServerRequests:
+    """The requests of one server, counted at the times of samples."""
+
+    table: F64
+    """[request, column]"""
+    times: F64
+
+    def series(self) -> Iterator[tuple[str, F64]]:
+        """Yields the metric and [sample] the values of each series that the rows say something of."""
+        arrival, end, first, outcome = (self._column(name) for name in ("arrival", "end", "ttft", "outcome"))
+        is_answered = outcome == OK
+        yield "serve_running", self._count(arrival) - self._count(end)
+        yield "serve_success_total", self._count(end[is_answered])
+        yield "serve_failure_total", self._count(end[outcome == FAILED])
+        for metric, name in (("prompt_tokens", "prompt_tokens"), ("generation_tokens", "output_tokens")):
+            tokens = self._column(name)
+            if not np.isnan(tokens).all():
+                yield f"serve_{metric}_total", self._count(end, np.nan_to_num(tokens))
+        for metric, moment, values in (
+            ("serve_ttft", arrival + first, first),
+            ("serve_e2e", end, end - arrival),
+            ("serve_tpot", end, self._time_per_token(arrival, end, first)),
+            ("serve_prompt_len", end, self._column("prompt_tokens")),
+            ("serve_output_len", end, self._column("output_tokens")),
+            *((metric, end, self._column(part)) for part, metric in PARTS.items()),
+        ):
+            yield from self._histogram(metric, moment, np.where(is_answered, values, NAN))
+
+    def _column(self, name: str) -> F64:
+        column: F64 = self.table[:, COLUMNS.index(name)]
+        return column
+
+    def _time_per_token(self, arrival: F64, end: F64, first: F64) -> F64:
+        """Returns [request] seconds for each token behind the first, as given or as it follows from the times."""
+        given, tokens = self._column("tpot"), self._column("output_tokens")
+        own = np.divide(end - arrival - first, tokens - 1, out=np.full(len(tokens), NAN), where=tokens > 1)
+        return np.where(np.isnan(given), np.where(own >= 0, own, NAN), given)
+
+    def _count(self, moments: F64, weights: F64 | None = None) -> F64:
+        """Returns [sample] how many moments, or how much of their weights, there were until then."""
+        order = np.argsort(moments, kind="stable")
+        sums = np.arange(len(moments) + 1.0) if weights is None else np.concatenate(([0.0], weights[order].cumsum()))
+        counted: F64 = sums[np.searchsorted(moments[order], self.times, side="right")]
+        return counted
+
+    def _histogram(self, metric: str, moments: F64, values: F64) -> Iterator[tuple[str, F64]]:
+        """Yields sum and count of a histogram whose observations are made at some moments; NaN is none."""
+        known = np.isfinite(values) & np.isfinite(moments)
+        if known.any():
+            yield f"{metric}_sum", self._count(moments[known], values[known])
+            yield f"{metric}_count", self._count(moments[known])
