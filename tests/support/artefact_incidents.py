@@ -281,6 +281,39 @@ def sglang_log() -> str:
     return "\n".join([*rows, ""])
 
 
+def trtllm_iterations() -> Iterator[tuple[int, float, int]]:
+    """Yields (second, seconds of an iteration, prompt tokens in it); from 60 s on each second one reads a prompt."""
+    for n in range(4000):
+        reads = n >= 2000 and n % 2 == 1
+        yield int(n * 0.03), (0.2 if reads else 0.0115) * (1 + wobble(n)), 8192 if reads else 0
+
+
+def trtllm_log() -> str:
+    rows = (
+        f"[{stamp(t, '%m/%d/%Y-%H:%M:%S')}] [TRT-LLM] [I] iter = {n}, global_rank = 0, rank = 0, "
+        f"currank_total_requests = 0/0, host_step_time = {1e3 * took:.3f}ms, prev_device_step_time = 11.4ms, "
+        f"timestamp = {stamp(t)}, num_scheduled_requests: 40, states = {{'num_ctx_requests': {min(tokens, 1)}, "
+        f"'num_ctx_tokens': {tokens}, 'num_generation_tokens': 40}}"
+        for n, (t, took, tokens) in enumerate(trtllm_iterations())
+    )
+    return "\n".join([*rows, ""])
+
+
+def trtllm_statistics() -> str:
+    rows = [
+        {
+            "iter": n,
+            "iterLatencyMS": round(1e3 * took, 3),
+            "timestamp": stamp(t, "%m-%d-%Y %H:%M:%S.%f"),
+            "numActiveRequests": 40,
+            "numQueuedRequests": 0,
+            "inflightBatchingStats": {"numCtxTokens": tokens, "numGenRequests": 40},
+        }
+        for n, (t, took, tokens) in enumerate(trtllm_iterations())
+    ]
+    return json.dumps(rows) + "\n"
+
+
 def prometheus_json() -> str:
     """Returns the answer of query_range on two servers, of which one is asked for too much."""
     result = []
@@ -323,6 +356,8 @@ INCIDENTS = {
     "step-log": ("train.log", step_log),
     "swift-log": ("logging.jsonl", swift_log),
     "tqdm-log": ("train.log", tqdm_log),
+    "trtllm-log": ("trtllm.log", trtllm_log),
+    "trtllm-statistics": ("metrics.json", trtllm_statistics),
     "vllm-log": ("vllm-2026-11-22.log", vllm_log),
 }
 """By page: the name of the file in its command, and what makes the file."""

@@ -195,6 +195,24 @@ Avg generation throughput: 7.2 tokens/s, Running: 9 reqs, Waiting: 1 reqs, GPU K
 Prefix cache hit rate: 0.0%
 """
 
+TRTLLM = """\
+[11/22/2026-10:00:00] [TRT-LLM] [I] iter = 7, global_rank = 0, rank = 0, currank_total_requests = 0/0, \
+elapsed_time = 0.0125s, timestamp = 2026-11-22 10:00:00, num_scheduled_requests: 40, \
+states = {'num_ctx_requests': 0, 'num_ctx_tokens': 0, 'num_generation_tokens': 40}
+[11/22/2026-10:00:00] [TRT-LLM] [I] iter = 8, global_rank = 0, rank = 0, currank_total_requests = 1/1, \
+elapsed_time = 0.2s, timestamp = 2026-11-22 10:00:00, num_scheduled_requests: 41, \
+states = {'num_ctx_requests': 1, 'num_ctx_tokens': 8192, 'num_generation_tokens': 40}
+"""
+
+TRTLLM_JSON = """\
+[{"iter": 7, "iterLatencyMS": 12.5, "timestamp": "11-22-2026 10:00:00.25", "numActiveRequests": 40, \
+"numQueuedRequests": 3, "kvCacheStats": {"maxNumBlocks": 1000, "usedNumBlocks": 950}, \
+"inflightBatchingStats": {"numCtxTokens": 0, "numGenRequests": 40}},
+ {"iter": 8, "iterLatencyMS": 200.0, "timestamp": "11-22-2026 10:00:00.45", "numActiveRequests": 41, \
+"numQueuedRequests": 2, "kvCacheStats": {"maxNumBlocks": 1000, "usedNumBlocks": 960}, \
+"inflightBatchingStats": {"numCtxTokens": 8192, "numGenRequests": 40}}]
+"""
+
 SGLANG = """\
 [2026-11-22 10:00:00 DP0 TP0] Decode batch, #running-req: 5, #token: 20800, token usage: 0.29, cuda graph: True, \
 gen throughput (token/s): 144.95, #queue-req: 0
@@ -284,6 +302,8 @@ ARTEFACTS = {
     "influx-lines": INFLUX_LINES,
     "vllm-log": VLLM,
     "sglang-log": SGLANG,
+    "trtllm-log": TRTLLM,
+    "trtllm-statistics": TRTLLM_JSON,
 }
 """By kind of input."""
 

@@ -11,6 +11,7 @@ from skewscope.adapters.inputs.recording import input_readers
 START_UP = b"INFO 11-22 10:00:00 [weight_utils.py:1] Loading a shard of the checkpoint, which takes a while\n" * 4000
 LINES = {
     "vllm-log": b"INFO 11-22 10:00:00 [l.py:1] Engine 000: Avg prompt throughput: 1.0 tokens/s, Running: 1 reqs\n",
+    "trtllm-log": b"iter = 1, num_scheduled_requests: 4, states = {'num_ctx_tokens': 0}\n",
     "sglang-log": b"[2026-11-22 10:00:00] Decode batch. #running-req: 1, #token: 9, gen throughput (token/s): 7.0\n",
     "megatron-log": b" iteration 10/ 100 | elapsed time per iteration (ms): 123.4 |\n",
     "nemo-log": b"Epoch 0: 1%| | 9/99 [00:09<00:09, global_step=9.0, train_step_timing in s=1.5]\n",

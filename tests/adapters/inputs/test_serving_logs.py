@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.adapters.inputs import sglang_log, vllm_log
+from skewscope.adapters.inputs import sglang_log, trtllm_log, trtllm_statistics, vllm_log
 from skewscope.adapters.inputs.recording import load, open_recording
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError
-from tests.support.artefacts import SGLANG, START, VLLM
+from tests.support.artefacts import SGLANG, START, TRTLLM, TRTLLM_JSON, VLLM
 from tests.support.telemetry import record
 
 
@@ -193,3 +193,52 @@ def test_what_vllm_prints_is_read_back(rows):
     assert found["vllm:num_requests_running"] == [row[0] for row in rows]
     assert found["skewscope_serve_prompt_throughput"] == [pytest.approx(row[1] / 10) for row in rows]
     assert found["vllm:num_requests_waiting"] == [row[2] for row in rows]
+
+
+@pytest.mark.parametrize(("module", "text"), [(trtllm_log, TRTLLM), (trtllm_statistics, TRTLLM_JSON)])
+def test_steps_of_trtllm_that_read_prompts_are_told_from_those_that_decode(module, text):
+    found = samples(read(module, text), "dp_rank")
+    assert found["skewscope_serve_decode_step_time", ""] == [(0, 0.0125)]
+    assert found["skewscope_serve_prompt_step_time", ""] == [(0, 0.2)]
+    assert found["skewscope_serve_prompt_step_share", ""] == [(0, 0.2 / 0.2125)]
+    assert found["skewscope_serve_prompt_throughput", ""] == [(0, 8192 / 0.2125)]
+    assert found["trtllm_num_requests_running", ""] == [(0, 41)]
+
+
+def test_statistics_of_trtllm_have_queue_and_cache_in_lists_and_in_lines():
+    lines = TRTLLM_JSON.strip().removeprefix("[").removesuffix("]").replace("}},\n", "}}\n")
+    for text in (TRTLLM_JSON, lines, lines + '\n{"iter": 9, "iterLat'):
+        found = samples(read(trtllm_statistics, text), "dp_rank")
+        assert found["trtllm_num_requests_waiting", ""] == [(0, 2)]
+        assert found["trtllm_kv_cache_utilization", ""] == [(0, 0.96)]
+
+
+ITERATION = (
+    "2: [08/04/2026-19:08:13] [TRT-LLM] [I] [_torch][RANK {rank}] iter = 5, global_rank = {rank}, rank = {rank}, "
+    "num_scheduled_requests = {batch}, kv_cache_util = 0.125, currank_total_requests = {taken}/8, "
+    "host_step_time = 20.5ms, "
+    "prev_device_step_time = N/A, timestamp = 11-22-2026 10:00:05, "
+    "states = {{'num_ctx_requests': 0, 'num_ctx_tokens': 0, 'num_generation_tokens': {batch}, 'cached_tokens': 6}}\r\n"
+)
+
+
+def test_newer_lines_of_trtllm_have_the_use_of_the_cache_and_the_month_first():
+    text = "".join(ITERATION.format(rank=rank, batch=16, taken=8) for rank in (1, 0))
+    found = samples(read(trtllm_log, text), "dp_rank")
+    assert found["trtllm_kv_cache_utilization", ""] == [(5, 0.125)]
+    assert found["skewscope_serve_decode_step_time", ""] == [(5, 0.0205)]
+    assert {rank for _, rank in found} == {""}
+
+
+def test_ranks_of_data_parallel_attention_have_batches_of_their_own():
+    text = "".join(ITERATION.format(rank=rank, batch=16 - rank, taken=rank) for rank in (0, 1))
+    found = samples(read(trtllm_log, text), "dp_rank")
+    assert found["trtllm_num_requests_running", "0"] == [(5, 16)]
+    assert found["trtllm_num_requests_running", "1"] == [(5, 15)]
+
+
+def test_iterations_without_times_begin_at_zero():
+    text = "iter = 1, host_step_time = 1500ms, states = {'num_ctx_tokens': 0, 'num_generation_tokens': 3}\n" * 3
+    series = {each.metric: each for each in read(trtllm_log, text)}["skewscope_serve_decode_step_time"]
+    assert series.times.tolist() == [1, 3, 4]
+    assert "no times" in series.note
