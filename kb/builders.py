@@ -136,7 +136,7 @@ def build_format(data: RawEntry, file: str) -> Format:
     return Format(
         **_scalar_fields(data, "id name what tool versions place basis command"),
         **_list_fields(data, "others"),
-        lines=tuple(FormatLine(**{**line, "fields": _build_fields(line.get("fields"))}) for line in data["lines"]),
+        lines=tuple(map(_build_line, data["lines"])),
         samples=tuple(FormatSample(sample["lines"], tuple(sample["gives"])) for sample in data["samples"]),
         file=file,
     )
@@ -151,6 +151,10 @@ def build_event(data: RawEntry, file: str) -> Event:
         signs=_build_all(data.get("signs"), EventSign),
         file=file,
     )
+
+
+def _build_line(item: RawEntry) -> FormatLine:
+    return FormatLine(**{**item, "table": tuple(item.get("table", ())), "fields": _build_fields(item.get("fields"))})
 
 
 def _build_fields(items: RawEntry | None) -> Mapping[str, FormatField]:

@@ -16,12 +16,16 @@ MAX_COLUMNS = 4000
 """Characters of a line that are matched."""
 SHAPES: Mapping[str, str] = {
     "number": r"[-+]?(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d+|(?=\.\d))(?:\.\d+)?(?:[eE][-+]?\d{1,3})?",
+    "owner": r"\S{1,253}",
+    "quantity": r"[-+]?\d+(?:\.\d+)? ?[A-Za-z%/]{0,8}",
     "word": r"[^\s,;|\[\](){}'\"]{1,256}",
     "text": r"\S.{0,400}?",
     "hex": r"(?:0[xX])?[0-9a-fA-F]{1,32}",
     "pci": r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?",
 }
 """What a field may match, by the name of its shape."""
+POD_ENDING = re.compile(r"(?:-[0-9a-f]{6,10})?-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|\d{1,4}|[a-z0-9]{5})$")
+"""What Kubernetes appends to the name of a Deployment, a StatefulSet or another owner for each of its pods."""
 ANYTHING = r".{0,1000}?"
 TOKEN = re.compile(
     r"(?P<double><<|>>|\{\{|\}\})|<(?P<field>[a-z][a-z0-9_]*)>|(?P<open>\{)|(?P<close>\})|(?P<any>\.\.\.)|(?P<blank>\s+)"

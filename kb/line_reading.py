@@ -3,15 +3,20 @@
 A line counts for each of the format's lines that it matches. Labels of a line that `holds` stand for those that follow.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from skewscope.kb.line_patterns import LinePattern, PatternError, compile_pattern
+from skewscope.kb.line_patterns import POD_ENDING, SHAPES, LinePattern, PatternError, compile_pattern
 from skewscope.kb.model import Event, Format, FormatField, FormatLine, Signal
+from skewscope.kb.table_rows import TablePattern
 from skewscope.kb.units import parse_unit
 
 STEP_PARTS = {"number": "", "duration": "s", "rate": "1/s", "samples": ""}
 """Parts of a step, and the unit of each; '' for none."""
+
+
+QUANTITY = re.compile(r"(?P<number>[-+]?\d+(?:\.\d+)?) ?(?P<unit>[A-Za-z%/]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class LineReadings:
 @dataclass(frozen=True, slots=True)
 class _CompiledLine:
     line: FormatLine
-    pattern: LinePattern
+    pattern: LinePattern | TablePattern
 
 
 class LineReader:
@@ -85,7 +90,7 @@ class LineReader:
             if text is None:
                 continue
             if what.label:
-                own[what.label] = str(what.words.get(text, text))
+                own[what.label] = _label(what, text)
             elif what.time:
                 time = what.time, text
         labels = {**self._held, **own}
@@ -96,7 +101,7 @@ class LineReader:
                 value = self._number(line, name, text, found)
                 if value is not None:
                     readings.append(Reading(what.signal or f"step {what.step}", value, labels, what.adds))
-        is_mark = not (line.fields or line.section)
+        is_mark = not (line.fields or line.section) or (bool(line.table) and not found)
         return LineReadings(tuple(readings), labels, time, is_mark)
 
     def _number(self, line: FormatLine, name: str, text: str, found: Mapping[str, str]) -> float | None:
@@ -104,6 +109,8 @@ class LineReader:
         what = line.fields[name]
         if text in what.words:
             return float(what.words[text])
+        if what.suffixes:
+            return _read_quantity(what, text)
         try:
             number = float(int(text, 16)) if what.shape == "hex" else float(text.replace(",", ""))
         except ValueError:
@@ -122,19 +129,37 @@ class LineReader:
         return self._signals[what.signal].unit if what.signal else STEP_PARTS[what.step]
 
 
-def compile_line(line: FormatLine) -> LinePattern:
+def compile_line(line: FormatLine) -> LinePattern | TablePattern:
     """Returns the pattern of a line, with the shapes of its fields.
 
     Raises:
         PatternError: it is not well formed, or has fields that are not described, or lacks described ones.
     """
     shapes = tuple(sorted((name, _shape(what)) for name, what in line.fields.items()))
-    pattern = compile_pattern(line.pattern, shapes, whole=line.whole)
+    if bool(line.table) == bool(line.pattern):
+        raise PatternError("a pattern and a table, or none of them")
+    pattern = (
+        TablePattern(line.table, line.columns, {name: SHAPES[shape] for name, shape in shapes if name in line.columns})
+        if line.table
+        else compile_pattern(line.pattern, shapes, whole=line.whole)
+    )
     if unknown := set(pattern.fields) - line.fields.keys():
         raise PatternError(f"the field <{min(unknown)}>, which `fields` does not describe")
     if lacking := line.fields.keys() - set(pattern.fields):
         raise PatternError(f"no field <{min(lacking)}>, which `fields` describes")
     return pattern
+
+
+def _label(what: FormatField, text: str) -> str:
+    bare = POD_ENDING.sub("", text) if what.shape == "owner" else text
+    return str(what.words.get(bare, bare))
+
+
+def _read_quantity(what: FormatField, text: str) -> float | None:
+    """Returns a number with its unit behind it, such as 2100m; None where the unit is none of those that are known."""
+    match = QUANTITY.fullmatch(text)
+    factor = what.suffixes.get(match["unit"]) if match else None
+    return None if match is None or factor is None else float(match["number"]) * factor
 
 
 def compile_event(event: Event) -> tuple[LinePattern, ...]:
@@ -151,8 +176,8 @@ def compile_event(event: Event) -> tuple[LinePattern, ...]:
 
 
 def _shape(what: FormatField) -> str:
-    if what.shape:
-        return what.shape
+    if what.shape or what.suffixes:
+        return what.shape or "quantity"
     is_number = (what.signal or what.step) and not what.words
     return "number" if is_number else "text" if what.time else "word"
 

@@ -355,6 +355,8 @@ class FormatField:
     """number, word, text, hex or pci; '' for a number where it is measured, else a word."""
     words: Mapping[str, float | str] = field(default_factory=dict)
     """Numbers, labels or units by the word that stands for them."""
+    suffixes: Mapping[str, float] = field(default_factory=dict)
+    """Of a quantity: the factor of each unit that may stand behind the number, in the unit of the signal."""
     adds: bool = False
     """Whether several fields of one reading add up, as the bits of a mask do."""
 
@@ -363,8 +365,13 @@ class FormatField:
 class FormatLine:
     """One kind of line."""
 
-    pattern: str
+    pattern: str = ""
+    """'' for the rows of a table."""
     fields: Mapping[str, FormatField] = field(default_factory=dict)
+    table: tuple[str, ...] = ()
+    """Names that the header of a table has; () for other lines."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """The column of each field of a table; '' for the time of day before each row."""
     whole: bool = False
     """Whether the pattern stands for the whole line."""
     holds: bool = False

@@ -142,6 +142,8 @@ class TextReader:
     def _add(self, one: Reading, time: float, line: LogLine) -> None:
         number, text = line.number, line.text
         labels = {**self._place, **one.labels}
+        if "pod" in labels and not labels.keys() & {"node", "instance", "replica"}:
+            labels["instance"] = labels["pod"]
         if one.signal.startswith(EVENT_PREFIX):
             labels["message"] = text.strip()[:MAX_TEXT]
         if one.adds:

@@ -13,6 +13,10 @@ CTIME = re.compile(
 )
 """As `dmesg -T`, `date` and syslog write it; without a year in syslog."""
 GLOG = re.compile(r"^[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)")
+DAY = re.compile(r"(?:(?P<year>20\d\d)-)?(?P<month>\d\d)[-/](?P<day>\d\d)(?:/(?P<end>(?:20)?\d\d))?")
+"""As sysstat writes it: 2026-11-22, or 11/22/2026 in the locales of most servers."""
+CLOCK = re.compile(r"(?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)(?: (?P<half>[AP]M))?")
+DAY_S = 86_400.0
 EPOCH = re.compile(r"^\[?(?P<seconds>1[0-9]{9})(?:\.\d{1,9})?(?![\d.])")
 FACTORS = {"epoch": 1.0, "epoch-ms": 1e-3}
 
@@ -28,6 +32,8 @@ class LineTimes:
         self.is_dated = False
         """Whether any line had a time."""
         self._begin: float | None = None
+        self._day: float | None = None
+        """Begin of the day that a format says, seconds since 1970."""
 
     @property
     def year(self) -> int:
@@ -46,6 +52,8 @@ class LineTimes:
         """Takes the time that a format says a part of a line is; returns that of the line."""
         if kind == "date":
             return self.read(text)
+        if kind in ("day", "clock"):
+            return self._set_part(kind, text)
         try:
             number = float(text.replace(",", ""))
         except ValueError:
@@ -56,6 +64,27 @@ class LineTimes:
             time = self._begin + number
         else:
             time = number * FACTORS[kind]
+        if 0 <= time < MAX_SECONDS:
+            self.now, self.is_dated = time, True
+        return self.now
+
+    def _set_part(self, kind: str, text: str) -> float:
+        """Takes a day, or a time of day; one that is earlier than the one before is of the next day."""
+        if kind == "day":
+            match = DAY.fullmatch(text)
+            year = int(match["year"] or match["end"] or 0) if match else 0
+            stamp = f"{year % 100 + 2000}-{match['month']}-{match['day']} 00:00:00" if match else ""
+            self._day = find_stamp(stamp, self._dates.offset) if stamp else None
+            return self.now
+        clock = CLOCK.fullmatch(text)
+        if clock is None:
+            return self.now
+        hour = int(clock["hour"]) % 12 + 12 * (clock["half"] == "PM") if clock["half"] else int(clock["hour"])
+        begin = self.now - self.now % DAY_S if self._day is None else self._day
+        time = begin + 3600 * hour + 60 * int(clock["minute"]) + int(clock["second"])
+        if self._day is not None:
+            while self.is_dated and time < self.now - DAY_S / 2:
+                self._day, time = self._day + DAY_S, time + DAY_S
         if 0 <= time < MAX_SECONDS:
             self.now, self.is_dated = time, True
         return self.now

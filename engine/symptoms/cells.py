@@ -38,8 +38,8 @@ SET_KINDS = frozenset({"group", "node", "pool"})
 """Kinds of sets of peers that are entities themselves."""
 COUNTER_TYPES = frozenset({"counter"})
 CLIENT_SIDE = ("north-south",)
-SCRAPED_FROM = "instance="
-"""Begin of the part of a selector that names the server of a series."""
+SCRAPED_FROM = "instance=", "pod="
+"""Begins of the parts of a selector that name the server of a series, by which peers differ."""
 MIN_RENEWALS = 2.5
 """A counter stands still when it has not changed for so many of its usual intervals between changes."""
 RENEWAL_LEARNING_RATE = 0.2

@@ -290,6 +290,7 @@ class SymptomDetector:
         """Ends the data: what was bad from its first sample to its last is a deviation."""
         self.states.conclude()
         self.limits.conclude()
+        self.peers.conclude()
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
     def judged_signals(self) -> frozenset[str]:

@@ -28,6 +28,12 @@ FEW = 8
 CHANCE = 3.0
 """A number of requests that come independently varies by its root (Poisson); what is within so many of these from the
 median of its peers is chance."""
+FIRST_TIMES = 1.5
+"""Of fewer readings than make a run, each differs by so many times what matters of a run (judgement)..."""
+MIN_FIRST_SIZE = 3
+"""...of one of so many members at least: of two, nothing says which one is odd."""
+FIRST_KINDS = frozenset({"replica", "rank"})
+"""Places that have the same work by what they are; GPUs of one node may be used by different programs."""
 STANDING_RUN = 5
 """Samples in a row at that ratio."""
 MIN_MOVING_SIZE = 4
@@ -79,6 +85,8 @@ class PeerRatios:
         """[pair] whether one step counts."""
         self._late_since = np.empty(0)
         """[pair] when a single step was late at the last comparison."""
+        self._first_odd: Mask = np.empty(0, bool)
+        """[pair] whether it is odd in all of the few readings that there are."""
         self.repeats = RepeatedSteps(self.cells)
         self.ratio = np.empty(0)
         self._follows_load: Mask = np.empty(0, bool)
@@ -143,7 +151,7 @@ class PeerRatios:
         self._may_be_late = is_step & (cells.set_sizes >= MIN_LATE_SET)[cells.pair_set]
         self.repeats.grow(is_step & self.compared)
         self._late_since = widen(self._late_since, pairs, np.nan)
-        for name in ("_waiting", "_distinct_new"):
+        for name in ("_waiting", "_distinct_new", "_first_odd"):
             setattr(self, name, widen(getattr(self, name), pairs, False))
         self._standing = widen(self._standing, pairs, 0)
         self._standing_since, self.ratio = widen(self._standing_since, pairs), widen(self.ratio, pairs)
@@ -245,6 +253,19 @@ class PeerRatios:
         self._floors[at] += FLOOR_RATE * (floors[order][first] - self._floors[at])
         self.moving.step(at, top, np.full(len(at), t))
 
+    def conclude(self) -> None:
+        """Ends the data: of a few readings, one member that is odd in all of them counts."""
+        limits, numbers = self.shifts.limits, self.cells.pair_set
+        newest = self.shifts.memory.get(np.arange(len(numbers)), NEWEST)
+        factor = FIRST_TIMES * (1 + limits.least[limits.owners(np.arange(len(numbers)))])
+        kinds = np.array([self.cells.places[cell].kind in FIRST_KINDS for cell in self.cells.pair_cell.tolist()], bool)
+        with np.errstate(invalid="ignore"):
+            above = np.fmin.reduce(newest, axis=0) > factor
+            below = np.fmax.reduce(newest, axis=0) < 1 / factor
+        odd = self.compared & kinds & np.isnan(newest).any(axis=0) & (above & limits.up | below & limits.down)
+        single = np.bincount(numbers[odd], minlength=len(self.cells.set_sizes)) == 1
+        self._first_odd = odd & single[numbers] & (self.cells.set_sizes >= MIN_FIRST_SIZE)[numbers]
+
     # --- results
 
     def drop(self, cells: Mask) -> None:
@@ -258,7 +279,8 @@ class PeerRatios:
     def odd_pairs(self) -> Index:
         """Returns the pairs that are outliers now."""
         long = self._standing >= STANDING_RUN
-        return np.flatnonzero((self.shifts.shift != 0) | long | ~np.isnan(self._late_since) | self.repeats.found)
+        odd = (self.shifts.shift != 0) | long | ~np.isnan(self._late_since) | self.repeats.found
+        return np.flatnonzero(odd | self._first_odd)
 
     def since(self, pair: int) -> float:
         """Since when a pair is an outlier, seconds."""
@@ -266,7 +288,10 @@ class PeerRatios:
             return self.shifts.since(pair)
         if self._standing[pair] >= STANDING_RUN:
             return float(self._standing_since[pair])
-        return self.repeats.since(pair) if self.repeats.found[pair] else float(self._late_since[pair])
+        if self.repeats.found[pair]:
+            return self.repeats.since(pair)
+        late = float(self._late_since[pair])
+        return float(self.cells.time[self.cells.pair_cell[pair]]) if np.isnan(late) else late
 
     def level(self, pair: int) -> float:
         """Returns the ratio of a pair that is an outlier: of its shift, of its last late step, or the newest one."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.symptom_world import SymptomWorld
+from tests.support.symptom_world import SymptomWorld, pool_of_replicas
 
 DROPS, PACKETS = ("port.rx_discards", "port", "n0/p0"), ("port.rx_packets", "port", "n0/p0")
 CLOCK, BUSY = ("gpu.sm_clock", "gpu", "n0/gpu0"), ("gpu.util", "gpu", "n0/gpu0")
@@ -50,6 +50,16 @@ def test_sums_say_nothing_once_two_readings_give_rates():
 def test_a_value_beyond_its_nominal_one_is_told_of_one_reading(degrees, named):
     world = SymptomWorld()
     world.tick({("gpu.temperature", "gpu", "n0/gpu0"): degrees})
+    assert [one.condition for one in conclude(world)] == named
+
+
+@pytest.mark.parametrize(
+    ("cores", "named"), [((32.0, 2.1, 2.0), ["uneven-load"]), ((3.0, 2.1, 2.0), []), ((32.0, 2.1), [])]
+)
+def test_one_replica_unlike_its_peers_is_told_of_one_reading(cores, named):
+    world = SymptomWorld(fleet=pool_of_replicas(len(cores)))
+    world.tick({("pod.cpu", "replica", name): value for name, value in zip("ABC", cores, strict=False)})
+    assert not world.incidents()
     assert [one.condition for one in conclude(world)] == named
 
 
