@@ -145,7 +145,7 @@ def build_format(data: RawEntry, file: str) -> Format:
 def build_event(data: RawEntry, file: str) -> Event:
     """Builds an event."""
     return Event(
-        **_scalar_fields(data, "id name what entity severity first basis place"),
+        **_scalar_fields(data, "id name what entity severity first basis place symptom"),
         **_list_fields(data, "patterns samples others"),
         fields=_build_fields(data.get("fields")),
         signs=_build_all(data.get("signs"), EventSign),
@@ -186,7 +186,12 @@ def build_catalogue(values: Iterable[tuple[str, EntryValue]], version: str = "")
 def _count_of(event: Event) -> Signal:
     """Returns the signal that counts an event."""
     judged = Judgement(
-        role="event", bad="begins", against=("nominal",), nominal=0, symptom=EVENT_SYMPTOM, basis=event.basis
+        role="event",
+        bad="begins",
+        against=("nominal",),
+        nominal=0,
+        symptom=event.symptom or EVENT_SYMPTOM,
+        basis=event.basis,
     )
     return Signal(
         id=event.signal,

@@ -445,6 +445,8 @@ class Event:
     fields: Mapping[str, FormatField] = field(default_factory=dict)
     signs: tuple[EventSign, ...] = ()
     place: str = "node"
+    symptom: str = ""
+    """Id of the symptom that it shows, whose title is the message; '' for that of every message."""
     file: str = ""
 
     @property

@@ -65,7 +65,8 @@ class FoundInputs:
                 sets.setdefault((kind, str(PurePosixPath(source.path).parent)), []).append(source)
         for (kind, folder), members in sets.items():
             if len(members) > 1:
-                files = tuple(sorted(PurePosixPath(each.path).name for each in members))
+                # In the order in which they were named, which may be that of the time.
+                files = tuple(PurePosixPath(each.path).name for each in members)
                 joined = Input(kind, folder, files=files, is_found=all(each.is_found for each in members))
                 place = self.inputs.index(members[0])
                 self.inputs = [each for each in self.inputs if each not in members]

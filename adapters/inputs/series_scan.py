@@ -27,7 +27,7 @@ from skewscope.adapters.inputs.recording import (
 )
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.engine.model.topology_file import NODE_WITHOUT
-from skewscope.kb.problems import InputError, Problem
+from skewscope.kb.problems import InputError, NothingKnownError
 
 SELF_PLACED = frozenset(("pod", "rank", "group", "replica"))
 """Labels that place a series without a host."""
@@ -103,7 +103,7 @@ def scan_inputs(
         InputError: an input cannot be read.
     """
     scan = SeriesScan()
-    problems: list[Problem] = []
+    errors: list[InputError] = []
     sizes = [input_size(recording, source) for source in recording.inputs]
     report = progress or (lambda _, __: None)
     check_total_size(recording, sizes)
@@ -116,11 +116,13 @@ def scan_inputs(
         except InputError as error:
             if not source.is_found:
                 raise
-            problems += error.problems
+            errors.append(error)
             scan.unread.append(SkippedFile(recording.name_input(source), problem_text(error.problems[0])))
         told.finish(source.path, size)
-    if problems and not scan.found:
-        raise InputError(problems)
+    if errors and not scan.found:
+        # What was read and says nothing is too little to judge, whatever else cannot be read.
+        some_read = any(isinstance(each, NothingKnownError) for each in errors)
+        raise (NothingKnownError if some_read else InputError)([one for each in errors for one in each.problems])
     _separate_folders(scan)
     _separate_runs(scan)
     return scan

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from skewscope.engine.symptoms.deviation import LIMIT, TOTAL, Deviation
+from skewscope.engine.symptoms.deviation import EVENT, LIMIT, TOTAL, Deviation
 from skewscope.kb.model import Symptom
 
 NOUN = re.compile(r"\{(\w+)\}")
@@ -13,6 +13,9 @@ UNKNOWN_TITLE = "{signal} of {entity} is abnormal since {since}: {after} {unit}.
 
 def summarise(deviation: Deviation, symptom: Symptom | None, entity: str) -> str:
     """Returns what a symptom says of an entity in a sentence."""
+    if deviation.form == EVENT and symptom and EVENT not in symptom.roles:
+        # The symptom's title is made for numbers; the message says more.
+        return f"{deviation.message}." if entity in deviation.message else f"{entity}: {deviation.message}."
     text = _describe_limit(deviation, entity) if deviation.form in (LIMIT, TOTAL) else _fill(deviation, symptom, entity)
     text = text.replace(" ,", ",").replace(" .", ".").replace(" :", ":")
     return text if text.startswith(entity) else text[:1].upper() + text[1:]

@@ -47,7 +47,7 @@ def entry_references(entry: CatalogueEntry) -> Iterator[tuple[FieldPath, str, st
             yield ("judged", field), kind, judged[field]
     yield from ((("instead", form), "symptoms", name) for form, name in data.get("instead", {}).items())
     if entry.kind == "events":
-        yield ("id",), "symptoms", EVENT_SYMPTOM
+        yield ("symptom" if "symptom" in data else "id",), "symptoms", data.get("symptom", EVENT_SYMPTOM)
     for path, basis in entry_bases(entry):
         yield from ((path, "sources", name) for name in cited_sources(basis))
 

@@ -53,7 +53,7 @@ def names_its_place(event):
 def test_an_event_is_found_among_other_lines_and_reported_with_its_words(event, tmp_path):
     line = event.samples[0]
     outcome = answer(tmp_path, f"some line\n2026-11-22 10:00:00 {line}\nanother line\n")
-    (incident,) = [one for one in outcome.incidents if one.condition == "reported-event"]
+    (incident,) = [one for one in outcome.incidents if one.condition == (event.symptom or "reported-event")]
     assert any(line[:60] in item.name for item in incident.evidence)
     if event.signs:
         assert {sign.condition for sign in event.signs} & set(incident.candidates)

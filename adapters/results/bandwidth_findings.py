@@ -1,0 +1,93 @@
+"""What tables of bandwidth between nodes show: the node that all slow ones share, a slow path, and wrong values."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from statistics import median
+
+from skewscope.adapters.results.result import BandwidthResult
+from skewscope.adapters.results.result_finding import LEAST, ResultFinding, format_number
+
+MIN_TABLES = 2
+
+
+def judge_tables(results: Sequence[BandwidthResult]) -> list[ResultFinding]:
+    """Returns what tables of one moment show, each against the others of the same kind."""
+    findings = [finding for each in results for finding in _judge_table(each)]
+    for _, same in groupby(sorted(results, key=_kind_of), key=_kind_of):
+        findings += find_slow_tables(list(same))
+    return findings
+
+
+def _kind_of(result: BandwidthResult) -> tuple[str, int, int]:
+    return result.operation, result.ranks, len(result.nodes)
+
+
+def _judge_table(result: BandwidthResult) -> Iterator[ResultFinding]:
+    if result.wrong:
+        text = f"Collectives give wrong values: {result.wrong} elements of {result.place}"
+        yield ResultFinding("bench-values-wrong", text, result.nodes)
+    if result.verdict:
+        yield ResultFinding("bench-bandwidth-lower", f"Bus bandwidth of {result.place}: {result.verdict}", result.nodes)
+
+
+def find_slow_tables(results: Sequence[BandwidthResult]) -> Iterator[ResultFinding]:
+    """Yields what the tables that are slower than the others have in common."""
+    sizes = set.intersection(*(set(each.bandwidths) for each in results)) if results else set()
+    if len(results) < MIN_TABLES or not sizes or not all(each.nodes for each in results):
+        return
+    size = max(sizes)
+    speeds = [each.bandwidths[size] for each in results]
+    # Where most of several tables are slow, their best is what the hardware can do.
+    usual = max(median(speeds), max(speeds) * (1 - LEAST)) if len(results) > MIN_TABLES else max(speeds)
+    slow = [each for each in results if each.bandwidths[size] < usual * (1 - limit_of(results, size))]
+    if slow:
+        good = [each for each in results if each not in slow]
+        yield from explain_slow(slow, good, [each.bandwidths[size] / usual for each in slow], usual)
+
+
+def limit_of(results: Sequence[BandwidthResult], size: int) -> float:
+    """Returns by which share tables of the same nodes differ, at least `LEAST`."""
+    spreads = [LEAST]
+    for _, same in groupby(sorted(results, key=lambda each: each.nodes), key=lambda each: each.nodes):
+        speeds = [each.bandwidths[size] for each in same]
+        spreads.append(1 - min(speeds) / max(speeds))
+    return max(spreads)
+
+
+def explain_slow(
+    slow: Sequence[BandwidthResult], good: Sequence[BandwidthResult], ratios: Sequence[float], usual: float
+) -> Iterator[ResultFinding]:
+    """Yields a finding for each node that explains slow tables, and for those that no node explains.
+
+    Args:
+        slow: the tables that are slow.
+        good: the tables that are not.
+        ratios: bus bandwidth of each slow table, as a share of the usual one.
+        usual: the usual bus bandwidth, GB/s.
+    """
+    nodes = find_suspects(slow, good)
+    reached = sorted(zip(ratios, slow, strict=True), key=lambda pair: pair[0])
+    for node in nodes:
+        mine = [(ratio, each) for ratio, each in reached if node in each.nodes]
+        text = f"Node {node} is slower than its peers: {_describe_worst(mine, usual)}"
+        yield ResultFinding("bench-node-slower", text, (node,))
+    if rest := [(ratio, each) for ratio, each in reached if not set(nodes) & set(each.nodes)]:
+        text = f"A path between nodes is slower than others: {_describe_worst(rest, usual)}"
+        yield ResultFinding("bench-path-slower", text, rest[0][1].nodes)
+
+
+def _describe_worst(slow: Sequence[tuple[float, BandwidthResult]], usual: float) -> str:
+    """Returns the worst of some slow tables, (share of the usual bandwidth, table), and how many more there are."""
+    ratio, table = slow[0]
+    more = f", and {len(slow) - 1} more," if len(slow) > 1 else ""
+    return f"{table.place}{more} reach {format_number(ratio * usual)} of {format_number(usual)} GB/s"
+
+
+def find_suspects(slow: Sequence[BandwidthResult], good: Sequence[BandwidthResult]) -> list[str]:
+    """Returns the nodes that explain slow tables: the one that all of them share, else those without a good table."""
+    fine = {node for each in good for node in each.nodes}
+    shared = set.intersection(*(set(each.nodes) for each in slow)) - fine
+    if len(shared) == 1:
+        return sorted(shared)
+    left = [set(each.nodes) - fine for each in slow]
+    return sorted({node for nodes in left if len(nodes) == 1 for node in nodes})

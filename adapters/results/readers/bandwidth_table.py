@@ -1,0 +1,146 @@
+"""Results of nccl-tests and rccl-tests: the tables that they print, and their JSON; several of them in a file."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from skewscope.adapters.formats.log_lines import file_stem
+from skewscope.adapters.results.result import BandwidthResult, to_count, to_number
+from skewscope.adapters.results.result_format import ResultFormat
+from skewscope.adapters.results.summaries import json_values, read_date, walk
+
+BEGIN = re.compile(r"# (?:nccl-tests version|Collective test starting|nThread \d+ nGpus)|rccl-tests: Version")
+DEVICE = re.compile(r"Rank +(?P<rank>\d+)(?: +Group +\d+)? +Pid +\d+ on +(?P<node>\S+) +device")
+OPERATION = re.compile(
+    r"\b(?P<operation>(?:all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|gather|hypercube|reduce|scatter|sendrecv))_perf"
+)
+HEADER = re.compile(r"\bsize\s+count\s+.*\bbusbw\b")
+ROW = re.compile(
+    r"(?:^|\s)(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>(?:u?int|b?float|fp|f|u|i)\d*\w*|half|double|char)\s+(?P<rest>\S.*)$"
+)
+WRONG = re.compile(r"Out of bounds values\s*:\s*(?P<count>\d+)\s*(?P<verdict>OK|FAILED)?")
+AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(?P<value>[\d.]+)\s*(?P<verdict>FAILED)?")
+GROUP = ("time", "algbw", "busbw", "#wrong")
+"""Columns of one way of running, where no header names them: the last ones of a row."""
+MAX_ROWS = 100_000
+
+
+def _recognise(text: str) -> bool:
+    if text.lstrip().startswith("{"):
+        return '"bus_bw"' in text or '"average_bus_bandwidth"' in text
+    return bool(HEADER.search(text) or AVERAGE.search(text)) or sum(1 for _ in _rows(text)) > 1
+
+
+def _rows(text: str) -> Iterator[re.Match[str]]:
+    for line in text.splitlines()[:400]:
+        if (found := ROW.search(line)) and len(found["rest"].split()) >= len(GROUP):
+            yield found
+
+
+@dataclass
+class _Table:
+    """What is read of one table."""
+
+    nodes: dict[int, str] = field(default_factory=dict)
+    operation: str = ""
+    columns: list[str] = field(default_factory=list)
+    bandwidths: dict[int, list[float]] = field(default_factory=dict)
+    wrong: int = 0
+    verdict: str = ""
+    is_over: bool = False
+
+    def add_row(self, found: re.Match[str]) -> None:
+        """Adds a row of numbers: the bus bandwidth by the header's names, else by the order of the last columns."""
+        cells = found["rest"].split()
+        names = self.columns[3:] if len(self.columns) == len(cells) + 3 else None
+        names = names or ["" for _ in cells[: len(cells) % len(GROUP)]] + [*GROUP] * (len(cells) // len(GROUP))
+        found_values = [to_number(cell) for name, cell in zip(names, cells, strict=False) if name == "busbw"]
+        values = [value for value in found_values if value is not None and value > 0]
+        if values:
+            self.bandwidths.setdefault(int(found["size"]), []).extend(values)
+        wrong = (to_number(cell) for name, cell in zip(names, cells, strict=False) if name == "#wrong")
+        self.wrong += sum(round(each) for each in wrong if each)
+
+    def result(self, file: str) -> BandwidthResult:
+        """Returns the result of the table."""
+        nodes = tuple(sorted(set(self.nodes.values()))) or nodes_of_name(file)
+        means = {size: sum(each) / len(each) for size, each in sorted(self.bandwidths.items())}
+        return BandwidthResult(
+            file, "nccl-tests", self.operation, nodes, len(self.nodes), means, self.wrong, self.verdict
+        )
+
+
+def nodes_of_name(file: str) -> tuple[str, ...]:
+    """Returns the nodes that the name of a file joins, such as `node-a_node-b.log`; () where it joins none."""
+    parts = re.split(r"__|_|\+|--|,", file_stem(PurePath(file).name))
+    names = [part for part in parts if re.search(r"\d|^(?:node|host|gpu|rank)", part) or "-" in part]
+    return tuple(sorted(names)) if len(names) == len(parts) == 2 else ()
+
+
+def _read(text: str, file: str) -> list[BandwidthResult]:
+    if text.lstrip().startswith("{"):
+        return [_read_json(value, file) for value in json_values(text, file) if walk(value, "results")]
+    tables: list[_Table] = []
+    table, rows = _Table(), 0
+    for line in text.splitlines():
+        is_begin = BEGIN.search(line) or ((device := DEVICE.search(line)) and int(device["rank"]) in table.nodes)
+        if is_begin and (table.bandwidths or table.is_over):
+            tables.append(table)
+            table = _Table(operation=table.operation)
+        rows += _read_line(line[:2000], table)
+        if rows > MAX_ROWS:
+            break
+    return [each.result(file) for each in (*tables, table) if each.bandwidths or each.is_over]
+
+
+def _read_line(line: str, table: _Table) -> int:
+    """Reads a line into a table; returns 1 for a row of numbers."""
+    if found := DEVICE.search(line):
+        table.nodes[int(found["rank"])] = found["node"]
+    elif HEADER.search(line):
+        table.columns = line[line.index("size") :].split()
+    elif found := WRONG.search(line):
+        table.wrong = max(table.wrong, int(found["count"]))
+        table.is_over = True
+    elif found := AVERAGE.search(line):
+        table.verdict = "the average is below the one that it expects" if found["verdict"] else table.verdict
+        table.is_over = True
+    elif found := ROW.search(line):
+        table.add_row(found)
+        return 1
+    if found := OPERATION.search(line):
+        table.operation = found["operation"]
+    return 0
+
+
+def _read_json(given: Mapping[str, Any], file: str) -> BandwidthResult:
+    devices = walk(given, "config", "devices") or given.get("devices") or []
+    hosts = [str(walk(each, "hostname")) for each in devices if walk(each, "hostname")]
+    bandwidths: dict[int, float] = {}
+    for row in given["results"] if isinstance(given["results"], list) else []:
+        size = to_count(walk(row, "size"))
+        values = [to_number(walk(row, part, "bus_bw")) for part in ("out_of_place", "in_place")]
+        known = [value for value in values if value]
+        if size is not None and known:
+            bandwidths[size] = sum(known) / len(known)
+    command = json.dumps(given.get("args") or "")
+    operation = OPERATION.search(command)
+    return BandwidthResult(
+        file,
+        "nccl-tests",
+        operation["operation"] if operation else "",
+        tuple(sorted(set(hosts))) or nodes_of_name(file),
+        len(hosts),
+        bandwidths,
+        to_count(walk(given, "out_of_bounds", "count")) or 0,
+        "the average is below the one that it expects"
+        if walk(given, "average_bus_bandwidth", "okay") == "false"
+        else "",
+        read_date(given.get("start_time")),
+    )
+
+
+FORMAT = ResultFormat("nccl-tests, rccl-tests", _recognise, _read)
