@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
 
 from skewscope.adapters.formats.bounds import JSON_BYTES
-from skewscope.adapters.inputs.file_origin import find_node, find_server
+from skewscope.adapters.inputs.file_origin import find_node, find_server, own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MessageReader, metric_of
-from skewscope.adapters.inputs.text import own_time
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.results.result import BenchmarkResult, ServingResult
 from skewscope.adapters.results.result_finding import ResultFinding

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.inputs.benchmark_result import list_findings, list_messages, read_bytes, too_little
-from skewscope.adapters.inputs.input_reader import InputReader
 from skewscope.adapters.inputs.labelled import LabelledSeries, samples_to_block
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.adapters.results.result import BenchmarkResult
