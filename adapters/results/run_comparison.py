@@ -27,7 +27,7 @@ class QuantityChange:
     """One quantity of two sides."""
 
     name: str
-    """A latency of `LATENCIES`, or `requests`, `tokens`, `failed`, `bandwidth`."""
+    """A latency of `LATENCIES`, or requests, tokens, failed or bandwidth."""
     what: str
     unit: str
     place: str

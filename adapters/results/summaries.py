@@ -22,7 +22,7 @@ DATE = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)$")
 
 
 def seconds_in(unit: object) -> float | None:
-    """Returns the seconds in a unit such as `ms` or `s/token`; None for another one."""
+    """Returns the seconds in a unit such as ms or s/token; None for another one."""
     return SECONDS.get(str(unit).partition("/")[0].strip().lower())
 
 
@@ -40,7 +40,7 @@ def read_latency(given: object, scale: float) -> LatencySummary | None:
 
 
 def make_latency(numbers: Mapping[str, float]) -> LatencySummary | None:
-    """Returns the summary of numbers by names such as `mean`, `median`, `p99`, `min`; None where there is none."""
+    """Returns the summary of numbers by names such as mean, median, p99 and min; None where there is none."""
     mean = next((numbers[name] for name in MEANS if name in numbers), None)
     std = next((numbers[name] for name in DEVIATIONS if name in numbers), None)
     quantiles = {share: value for name, value in numbers.items() if (share := _share_of(name)) is not None}
@@ -50,7 +50,7 @@ def make_latency(numbers: Mapping[str, float]) -> LatencySummary | None:
 
 
 def _share_of(name: str) -> float | None:
-    """Returns the share of `p99`, `p99.9`, `p99p9` or `p999` (of three digits, from one thousandth on), or `median`."""
+    """Returns the share of p99, p99.9, p99p9 or p999 (three digits count in thousandths), or median."""
     named = {"median": 0.5, "min": 0.0, "max": 1.0}
     if name in named:
         return named[name]
@@ -97,7 +97,7 @@ def _json_or_none(line: str) -> Any:
 
 
 def read_date(value: object) -> float | None:
-    """Returns seconds since 1970 of a number or a date (`20260914-080000`, ISO 8601); None where it is none."""
+    """Returns seconds since 1970 of a number or a date (20260914-080000, ISO 8601); None where it is none."""
     number = to_number(value)
     if number is not None and not isinstance(value, str):
         return number if 0 < number < MAX_SECONDS else None

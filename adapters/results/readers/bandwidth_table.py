@@ -74,7 +74,7 @@ class _Table:
 
 
 def nodes_of_name(file: str) -> tuple[str, ...]:
-    """Returns the nodes that the name of a file joins, such as `node-a_node-b.log`; () where it joins none."""
+    """Returns the nodes that the name of a file joins, such as node-a_node-b.log; () where it joins none."""
     parts = re.split(r"__|_|\+|--|,", file_stem(PurePath(file).name))
     names = [part for part in parts if re.search(r"\d|^(?:node|host|gpu|rank)", part) or "-" in part]
     return tuple(sorted(names)) if len(names) == len(parts) == 2 else ()

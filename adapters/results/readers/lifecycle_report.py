@@ -1,4 +1,4 @@
-"""Results of inference-perf (`*_lifecycle_metrics.json`) and reports of llm-d-benchmark (YAML or JSON)."""
+"""Results of inference-perf (summary_lifecycle_metrics.json) and reports of llm-d-benchmark (YAML or JSON)."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The summary that MLPerf's load generator writes (`mlperf_log_summary.txt`)."""
+"""The summary that MLPerf's load generator writes (mlperf_log_summary.txt)."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Results of vLLM, SGLang and TensorRT-LLM: an object, or one a line, with keys such as `median_ttft_ms`."""
+"""Results of vLLM, SGLang and TensorRT-LLM: an object, or one a line, with keys such as median_ttft_ms."""
 
 import re
 from collections.abc import Iterator, Mapping
