@@ -1,6 +1,7 @@
 """Inputs of kind `text`: whatever a format of the catalogue reads, and messages that its events recognise.
 
-The format of a file is the one that has the most lines at its begin; the label `format` of the input names another.
+The format of a file is the one that has the most lines at its begin, or one that is guessed; the label `format` of the
+input names another.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.file_origin import OWN_TIME, check_size, find_node, find_server, join_notes, own_time
+from skewscope.adapters.inputs.guessed_format import GUESSED_ID, Guess, guess_format
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, known_events, metric_of
 from skewscope.adapters.inputs.text_times import LineTimes
@@ -22,13 +24,16 @@ from skewscope.kb.problems import InputError, NothingKnownError, Problem
 
 NUMBER_WEIGHT = 1000
 HEAD_LINES = 400
-"""Lines at the begin of a file by which its format is chosen."""
+"""Lines by which the format of a file is chosen: the first ones, or so many after them."""
+MAX_PARTS = 50
+"""So often as many lines are looked at."""
 
 
 def recognise(head: bytes, _name: str) -> bool:
     """Returns whether the first bytes of a file have lines of a format, or messages that are known."""
     lines = decode_head(head)[:HEAD_LINES]
-    return bool(find_format(lines)) or any(known_events().find(line) for line in lines)
+    is_known = bool(find_format(lines)) or any(known_events().find(line) for line in lines)
+    return is_known or guess_format(lines) is not None
 
 
 @cache
@@ -57,11 +62,46 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         InputError: no line has anything that is known.
     """
     lines = list(_bounded_lines(file, name))
-    chosen = labels.get("format", "") or find_format([text for _, text in lines[:HEAD_LINES]])
-    reader = TextReader(name, labels, chosen)
+    chosen, note = choose_format([text for _, text in lines], name, labels)
+    reader = TextReader(name, labels, chosen, [note])
     for number, text in lines:
         reader.read_line(number, text)
     return reader.series()
+
+
+def choose_format(lines: list[str], file: str, labels: Mapping[str, str]) -> tuple[Format | None, str]:
+    """Returns the format of a text, a guessed one where none is known, and what was guessed; None for no format.
+
+    Raises:
+        InputError: the label `format` names none.
+    """
+    known = catalogue().formats
+    if (id_ := labels.get("format", "")) and id_ not in known:
+        found = f"the format {id_!r:.60}"
+        raise InputError([Problem(file, 0, "format", found, "a format of `skewscope kb list formats`")])
+    parts = _parts(lines)
+    if chosen := id_ or next(filter(None, map(find_format, parts)), ""):
+        return known[chosen], ""
+    guess = next(filter(None, (guess_format(part, file) for part in parts)), None)
+    return (guess.format, f"{guess.what}; --save-format FILE writes that, to be edited") if guess else (None, "")
+
+
+def guess_format_of(file: BinaryIO, name: str, labels: Mapping[str, str]) -> Guess | None:
+    """Returns the format that is guessed for a file, None where it has a known one, or nothing of it can be guessed.
+
+    Raises:
+        InputError: a label or the file has no valid value.
+    """
+    lines = [text for _, text in _bounded_lines(file, name)]
+    made, _ = choose_format(lines, name, labels)
+    if made is None or made.id != GUESSED_ID:
+        return None
+    return next(filter(None, (guess_format(part, name) for part in _parts(lines))), None)
+
+
+def _parts(lines: list[str]) -> list[list[str]]:
+    """Returns parts of a text by which its format is chosen: what a program prints at its start may be long."""
+    return [lines[begin : begin + HEAD_LINES] for begin in range(0, len(lines), HEAD_LINES)][:MAX_PARTS]
 
 
 def _bounded_lines(file: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
@@ -76,17 +116,12 @@ class TextReader:
 
     file: str
     labels: Mapping[str, str]
-    format_id: str
+    format: Format | None
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        known = catalogue()
-        if self.format_id and self.format_id not in known.formats:
-            found = f"the format {self.format_id!r:.60}"
-            raise InputError([Problem(self.file, 0, "format", found, "a format of `skewscope kb list formats`")])
         self._collector = SeriesCollector(self.file)
-        self._format = known.formats.get(self.format_id)
-        self._lines = LineReader(self._format, known.signals) if self._format else None
+        self._lines = LineReader(self.format, catalogue().signals) if self.format else None
         self._times = LineTimes(self.labels, self.file, own_time(self.file))
         self._place, unnamed = self._find_place()
         self.notes.append(unnamed)
@@ -97,7 +132,7 @@ class TextReader:
 
     def _find_place(self) -> tuple[dict[str, str], str]:
         """Returns the labels of what the file is of, and a note where its name says it."""
-        place = self._format.place if self._format else "none"
+        place = self.format.place if self.format else "none"
         if place == "node":
             node, note = find_node(self.labels, self.file)
             return {"node": node}, note
@@ -165,7 +200,7 @@ class TextReader:
         self._collector.note = join_notes(*self.notes, own_time_note)
         series = [*(self._steps.list_series() if self._steps else self._collector.series()), *messages]
         if not series:
-            kind = self._format.name.lower() if self._format else "text"
+            kind = self.format.name.lower() if self.format else "text"
             what = (
                 f"{self._last_line} lines of {kind}, and no message or number in them that says that something is wrong"
             )

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from skewscope.adapters.formats.log_lines import file_stem, read_lines
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
-from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
+from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
 from skewscope.kb.problems import InputError, Problem
 
@@ -156,7 +156,7 @@ class StepReader:
     def list_series(self) -> list[LabelledSeries]:
         """Returns all series, with a note where times are not from the log."""
         if self._has_guesses:
-            self.collector.note = PARTLY if self._has_stamps else RELATIVE
+            self.collector.note = join_notes(self.collector.note, PARTLY if self._has_stamps else RELATIVE)
         return self.collector.series()
 
     def _add(self, metric: str, value: float, line: LogLine, time: float | None = None) -> None:

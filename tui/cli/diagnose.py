@@ -66,6 +66,7 @@ class DiagnoseOptions:
     topology: Path | None
     mapping: Path | None
     save: Path | None
+    save_format: Path | None
     redact: bool
     html: Path | None
     console: bool
@@ -85,6 +86,7 @@ class DiagnoseOptions:
 @click.option(
     "--save", type=click.Path(path_type=Path), metavar="FOLDER", help="Write a recording, to edit and replay."
 )
+@click.option("--save-format", type=FILE, metavar="FILE", help="Write the format that was guessed for a text, to edit.")
 @click.option("--redact", is_flag=True, help="Replace all names by pseudonyms, in the answer and in what is saved.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write the answer as an HTML page too.")
 @click.option("--console", is_flag=True, help="Open the answer in the console.")
@@ -177,9 +179,33 @@ def _prepare(
 
         folder = given.save or Path(stack.enter_context(TemporaryDirectory(prefix="skewscope-"))) / "redacted"
         return redact_recording(draft, folder)
+    if given.save_format:
+        write_output(_guessed_format(draft), given.save_format)
     if given.save:
         save_recording(draft, given.save)
     return draft
+
+
+def _guessed_format(draft: "DraftRecording") -> str:
+    """Returns the text of the format that was guessed for the first input without a known one.
+
+    Raises:
+        InputError: none was guessed.
+    """
+    from skewscope.adapters.formats.compression import open_stream  # noqa: PLC0415
+    from skewscope.adapters.inputs.guessed_format import render_format  # noqa: PLC0415
+    from skewscope.adapters.inputs.text import guess_format_of  # noqa: PLC0415
+
+    recording = draft.recording
+    for source in recording.inputs:
+        if source.kind == "text":
+            with open_stream(recording.resolve_path(source.path), keep_prompts=True) as file:
+                guess = guess_format_of(file, recording.display_path(source.path), dict(source.labels))
+            if guess is not None:
+                return render_format(guess)
+    found = "no text whose format was guessed"
+    hint = "Formats that are known are files to copy and edit: `skewscope kb list formats`."
+    raise InputError([Problem(str(recording.path), 0, "--save-format", found, "one", hint)])
 
 
 def _draft(

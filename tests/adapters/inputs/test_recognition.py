@@ -196,5 +196,5 @@ def test_reports_of_other_tools_of_nccl_are_no_dumps(tmp_path):
 def test_the_public_fixtures_give_a_bounded_answer(shared):
     draft = draft_recording([shared / "fixtures"])
     assert len(draft.recording.inputs) > 15
-    assert {"no known kind", "line 2: no time"} <= {each.reason for each in draft.skipped}
+    assert "no known kind" in {each.reason for each in draft.skipped}
     assert len(warnings_of(draft)) < 20
