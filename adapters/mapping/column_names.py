@@ -78,8 +78,14 @@ SIGNAL_WORDS = {
     "gpu.dram_active": ("dram active",),
     "step.duration": ("step time", "step duration", "time per step", "duration time per step", "per step"),
     "step.sample_rate": ("sample", "sample throughput", "throughput sample"),
-    "serve.waiting": ("request waiting", "request queued"),
-    "serve.running": ("request running",),
+    "serve.waiting": (
+        *("request waiting", "request queued", "request pending", "request queue", "waiting", "queued", "pending"),
+        *("backlog", "request backlog", "queue depth", "queue length", "queue size", "request queue depth"),
+    ),
+    "serve.running": (
+        *("request running", "running", "request active", "in flight", "inflight", "request in flight"),
+        *("request inflight", "concurrency", "active"),
+    ),
     "serve.gen_throughput": (
         "gen throughput",
         "generation throughput",
@@ -104,7 +110,7 @@ NEEDLESS_WORDS = (
     *("clock max", "clock max sm", "clock max mem", "clock max graphics", "clock max video", "fan", "fan speed"),
     *("index", "name", "gpu name", "driver version", "vbios version", "pstate", "serial", "count", "unnamed 0"),
     *("loss", "train loss", "val loss", "eval loss", "lm loss", "grad norm", "lr", "learning rate", "step", "epoch"),
-    *("global step", "runtime", "accuracy", "perplexity", "ppl"),
+    *("global step", "runtime", "accuracy", "perplexity", "ppl", "t", "replica", "replicas", "runners", "runner", "workers"),
 )
 """Columns that say nothing of a fault: limits, what a part is called, and the progress of a training."""
 EXPORTER_WORDS = frozenset(("nvidia", "smi", "skewscope"))
