@@ -154,7 +154,8 @@ def build_event(data: RawEntry, file: str) -> Event:
 
 
 def _build_line(item: RawEntry) -> FormatLine:
-    return FormatLine(**{**item, "table": tuple(item.get("table", ())), "fields": _build_fields(item.get("fields"))})
+    lists = {name: tuple(item.get(name, ())) for name in ("table", "unless")}
+    return FormatLine(**{**item, **lists, "fields": _build_fields(item.get("fields"))})
 
 
 def _build_fields(items: RawEntry | None) -> Mapping[str, FormatField]:

@@ -77,7 +77,7 @@ class LineReader:
             if one.line.within and one.line.within != self._section:
                 continue
             found = one.pattern.find(text)
-            if found is None:
+            if found is None or not _is_wanted(one.line, found) or any(word in text for word in one.line.unless):
                 continue
             if one.line.section:
                 self._section = one.line.section
@@ -115,6 +115,8 @@ class LineReader:
             number = float(int(text, 16)) if what.shape == "hex" else float(text.replace(",", ""))
         except ValueError:
             return None
+        if what.complement:
+            number = what.complement - number
         unit_field = next((field for field, one in line.fields.items() if one.unit_of == name), "")
         if unit_field:
             word = found.get(unit_field, "")
@@ -139,7 +141,7 @@ def compile_line(line: FormatLine) -> LinePattern | TablePattern:
     if bool(line.table) == bool(line.pattern):
         raise PatternError("a pattern and a table, or none of them")
     pattern = (
-        TablePattern(line.table, line.columns, {name: SHAPES[shape] for name, shape in shapes if name in line.columns})
+        TablePattern(line, {name: SHAPES[shape] for name, shape in shapes if name in line.columns})
         if line.table
         else compile_pattern(line.pattern, shapes, whole=line.whole)
     )
@@ -148,6 +150,11 @@ def compile_line(line: FormatLine) -> LinePattern | TablePattern:
     if lacking := line.fields.keys() - set(pattern.fields):
         raise PatternError(f"no field <{min(lacking)}>, which `fields` describes")
     return pattern
+
+
+def _is_wanted(line: FormatLine, found: Mapping[str, str]) -> bool:
+    """Returns whether the fields with an `only` have that text."""
+    return all(found.get(name, what.only) == what.only for name, what in line.fields.items() if what.only)
 
 
 def _label(what: FormatField, text: str) -> str:

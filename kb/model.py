@@ -152,7 +152,7 @@ class Judgement:
     share_of: str = ""
     """Id of the signal of which it is a share, at the same place; '' where it has no limit of that kind."""
     most_share: float = 0.0
-    """Share of that beyond which it is bad, whatever its past."""
+    """Share of that beyond which it is bad, whatever its past; of what is bad when low, below which it is."""
     reciprocal_of: str = ""
     """Id of the signal that rises where this one falls; '' where there is none."""
     symptom: str = ""
@@ -355,6 +355,10 @@ class FormatField:
     """number, word, text, hex or pci; '' for a number where it is measured, else a word."""
     words: Mapping[str, float | str] = field(default_factory=dict)
     """Numbers, labels or units by the word that stands for them."""
+    only: str = ""
+    """The text with which alone the line counts, where it has the field."""
+    complement: float = 0.0
+    """What the number is taken from: 100 where what is idle says how much is busy; 0 for none."""
     suffixes: Mapping[str, float] = field(default_factory=dict)
     """Of a quantity: the factor of each unit that may stand behind the number, in the unit of the signal."""
     adds: bool = False
@@ -370,6 +374,8 @@ class FormatLine:
     fields: Mapping[str, FormatField] = field(default_factory=dict)
     table: tuple[str, ...] = ()
     """Names that the header of a table has; () for other lines."""
+    unless: tuple[str, ...] = ()
+    """Texts with which the line, or the header, is another one."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """The column of each field of a table; '' for the time of day before each row."""
     whole: bool = False

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from skewscope.kb.model import FormatLine
+
 MAX_COLUMNS = 100
 """Columns of a table; a line with more is no header."""
 SEPARATORS = "\t|,;"
@@ -68,7 +70,8 @@ def find_header(line: str, needed: Sequence[str], known: Sequence[str]) -> Table
 
     Args:
         line: the text of the line.
-        needed: names that the header must have, in any order.
+        needed: names that the header must have, in any order; one such as `RX:` that is not known stands before the
+            columns and is none.
         known: names that it may have, which may contain blanks as needed ones may.
     """
     if any(name not in line for name in needed):
@@ -86,7 +89,10 @@ def find_header(line: str, needed: Sequence[str], known: Sequence[str]) -> Table
     other = rf"[^{re.escape(separator)}]"
     name_of = re.compile(rf"(?!\s){other}+(?<!\s)" if separator else r"\S+")
     spans += [one.span() for one in name_of.finditer(line, begin) if not _overlaps(one.span(), spans)]
-    spans.sort()
+    captions = [one for one in spans if line[one[1] - 1] == ":" and line[slice(*one)] not in known]
+    if any(line[slice(*one)] not in needed for one in captions):
+        return None
+    spans = sorted(one for one in spans if one not in captions)
     if len(spans) > MAX_COLUMNS:
         return None
     names = tuple(line[start:end].strip('"') for start, end in spans)
@@ -114,18 +120,18 @@ class TablePattern:
 
     mark = ""
 
-    def __init__(self, needed: Sequence[str], columns: Mapping[str, str], shapes: Mapping[str, str]) -> None:
-        """Takes the names that a header must have, the column of each field, and the expression of each field."""
-        self.fields = tuple(columns)
-        self._needed, self._columns = tuple(needed), dict(columns)
+    def __init__(self, line: FormatLine, shapes: Mapping[str, str]) -> None:
+        """Takes the line of a format, and the expression of each of its fields."""
+        self.fields = tuple(line.columns)
+        self._needed, self._columns, self._unless = line.table, dict(line.columns), line.unless
         self._shapes = {name: re.compile(text) for name, text in shapes.items()}
         self._header: TableHeader | None = None
 
     def find(self, text: str) -> dict[str, str] | None:
         """Returns the texts of the fields that a row has, nothing for a header; None for lines outside of the table."""
         if (header := find_header(text, self._needed, tuple(self._columns.values()))) is not None:
-            self._header = header
-            return {}
+            self._header = None if any(word in text for word in self._unless) else header
+            return None if self._header is None else {}
         if self._header is None:
             return None
         cells = self._header.split_row(text)

@@ -110,7 +110,19 @@ NEEDLESS_WORDS = (
     *("clock max", "clock max sm", "clock max mem", "clock max graphics", "clock max video", "fan", "fan speed"),
     *("index", "name", "gpu name", "driver version", "vbios version", "pstate", "serial", "count", "unnamed 0"),
     *("loss", "train loss", "val loss", "eval loss", "lm loss", "grad norm", "lr", "learning rate", "step", "epoch"),
-    *("global step", "runtime", "accuracy", "perplexity", "ppl", "t", "replica", "replicas", "runners", "runner", "workers"),
+    *(
+        "global step",
+        "runtime",
+        "accuracy",
+        "perplexity",
+        "ppl",
+        "t",
+        "replica",
+        "replicas",
+        "runners",
+        "runner",
+        "workers",
+    ),
 )
 """Columns that say nothing of a fault: limits, what a part is called, and the progress of a training."""
 EXPORTER_WORDS = frozenset(("nvidia", "smi", "skewscope"))

@@ -4,6 +4,7 @@ A value of health or use has a nominal value. Losses and errors are a share of w
 their rates, of one by the sums since the counters began, which says less.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -19,6 +20,9 @@ HELD_S = 30.0
 MIN_TOTAL = 1000.0
 """What was carried since the counters began, of which a share is taken (judgement: of less, ten errors are a
 hundredth)."""
+MIN_SIBLINGS = 3
+"""Siblings that all differ from the odd one (judgement, as of states)."""
+SIBLING_KINDS = frozenset({"port", "gpu"})
 LIMITED_ROLES = frozenset({"health", "utilisation", "pressure"})
 """Roles of which the nominal value is a limit, and not the only good value."""
 ARRAYS = ("_since", "_value", "_allowed", "_was_good")
@@ -102,6 +106,7 @@ class Limits:
             yield self._deviation(n, LIMIT, float(self._value[n]), float(self._allowed[n]))
         if self._is_over:
             yield from self._totals()
+            yield from self._odd_siblings()
 
     def _totals(self) -> Iterator[Deviation]:
         """Yields shares of what counters of one reading counted since they began."""
@@ -116,13 +121,40 @@ class Limits:
         for n in np.flatnonzero(beyond).tolist():
             yield self._deviation(n, TOTAL, float(latest[self.at[n]]), float(allowed[n]))
 
+    def _odd_siblings(self) -> Iterator[Deviation]:
+        """Yields what one link of a node has and its siblings do not, where one reading is all that there is.
+
+        Errors since the counters began, of which the others have none; a lower speed than that of all others.
+        """
+        cells, links = self.cells, defaultdict(list)
+        for n, place in enumerate(cells.places):
+            if place.kind in SIBLING_KINDS and not np.isnan(cells.time[n]):
+                judged = cells.judgement(n)
+                is_sum = judged.role == "errors" and cells.is_counter[n] and np.isnan(cells.value[n])
+                if is_sum or (judged.role == "capacity" and "siblings" in judged.against):
+                    links[cells.signals[n].id, place.name.partition("/")[0]].append(n)
+        for some in links.values():
+            value = cells.state.latest[cells.series[some]]
+            others = float(np.median(value))
+            odd = np.flatnonzero(value != others)
+            if len(some) <= MIN_SIBLINGS or len(odd) != 1:
+                continue
+            cell, now = some[int(odd[0])], float(value[odd[0]])
+            is_sum = bool(cells.is_counter[cell])
+            if (is_sum and others == 0) or (not is_sum and now * (1 + cells.judgement(cell).least) < others):
+                form, direction = (TOTAL, "begins") if is_sum else (LIMIT, "down")
+                text = f"{others:g} at each of its {len(some) - 1} siblings"
+                signal, place = cells.signals[cell], cells.places[cell]
+                yield Deviation(signal, place, form, direction, float(cells.time[cell]), now, others, text)
+
     def _deviation(self, n: int, form: str, value: float, allowed: float) -> Deviation:
         cell, whole = int(self.at[n]), int(self._whole[n])
         signal, place = self.cells.signals[cell], self.cells.places[cell]
         direction = "begins" if self.cells.judgement(cell).bad == "begins" else "down" if self._sign[n] < 0 else "up"
         since = float(self.cells.time[cell] if form == TOTAL else self._since[n])
         name = self.cells.signals[whole].name.lower() if whole >= 0 else ""
-        share = f"{_percent(self._limit[n] * value / allowed)} of {name}, at most {_percent(self._limit[n])} is allowed"
+        bound = "at least" if self._sign[n] < 0 else "at most"
+        share = f"{_percent(self._limit[n] * value / allowed)} of {name}, {bound} {_percent(self._limit[n])} is allowed"
         return Deviation(signal, place, form, direction, since, value, allowed, share if whole >= 0 else "")
 
 

@@ -30,7 +30,7 @@ class StateChanges:
 
     def __post_init__(self) -> None:
         self._place: Index = np.empty(0, np.intp)
-        self._nominal, self._bits = np.empty(0), np.empty(0, bool)
+        self._nominal, self._bits, self._begins = np.empty(0), np.empty(0, bool), np.empty(0, bool)
         self._was_good: Mask = np.empty(0, bool)
         """Whether it has ever been good: a port that was never up is unused."""
         self._bad_count: Index = np.empty(0, np.intp)
@@ -49,6 +49,7 @@ class StateChanges:
         self._place[self.at] = np.arange(len(at))
         self._nominal = np.array([float(judged[n].nominal or 0.0) for n in at])
         self._bits = np.array([cells.signals[n].type == "bitmask" for n in at], bool)
+        self._begins = np.array([judged[n].bad == "begins" for n in at], bool)
         self._was_good = np.concatenate((self._was_good, np.zeros(more, bool)))
         self._bad_count = np.concatenate((self._bad_count, np.zeros(more, np.intp)))
         self._since, self._value = (np.concatenate((old, np.full(more, np.nan))) for old in (self._since, self._value))
@@ -76,13 +77,14 @@ class StateChanges:
     def conclude(self) -> None:
         """Ends the data: what was bad from its first sample on counts, if that is not how an unused one looks.
 
-        A mask with a bad reason is bad in itself; of ports and the like all siblings have to be good:
-        several that were never up are unused.
+        A mask with a bad reason, or a fault that is there, is bad in itself; of ports and the like all siblings have to
+        be good: several that were never up are unused.
         """
         never_good = ~self._was_good & ~np.isnan(self._value)
         values = np.nan_to_num(self._value, nan=0.0).astype(np.int64)
         reasons = self._bits & ((values & ~self._nominal.astype(np.int64)) != 0)
-        for n in np.flatnonzero(never_good & (reasons | self._has_good_siblings())).tolist():
+        begun = self._begins & ~self._bits & (self._value != self._nominal)
+        for n in np.flatnonzero(never_good & (reasons | begun | self._has_good_siblings())).tolist():
             self._bad_count[n] = max(self._bad_count[n], MIN_BAD_SAMPLES)
             self._since[n] = self.cells.time[self.at[n]] if np.isnan(self._since[n]) else self._since[n]
 

@@ -3,6 +3,7 @@
 import pytest
 
 from skewscope.kb.line_patterns import SHAPES
+from skewscope.kb.model import FormatLine
 from skewscope.kb.table_rows import TablePattern, find_header
 
 SHAPE = {"name": SHAPES["text"], "state": SHAPES["text"], "use": SHAPES["number"]}
@@ -10,7 +11,7 @@ COLUMNS = {"name": "NODE NAME", "state": "STATE", "use": "USE"}
 
 
 def read(text):
-    pattern = TablePattern(("NODE NAME", "USE"), COLUMNS, SHAPE)
+    pattern = TablePattern(FormatLine(table=("NODE NAME", "USE"), columns=COLUMNS, unless=("VERSION",)), SHAPE)
     return [found for line in text.splitlines() if (found := pattern.find(line))]
 
 
@@ -30,6 +31,7 @@ def read(text):
         # What is no number is none, and an empty line ends the table.
         ("NODE NAME  STATE  USE\nn0  idle  N/A\n\nn1  idle  3\n", [{"name": "n0", "state": "idle"}]),
         ("NODE NAME  STATE\nn0  idle\n", []),
+        ("NODE NAME  STATE  USE  VERSION\nn0  idle  3  1\n", []),
         ("n0  idle  3\n", []),
     ],
 )

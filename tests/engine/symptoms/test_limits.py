@@ -2,6 +2,7 @@
 
 import pytest
 
+from skewscope.engine.model.topology import Node, Port, Topology
 from tests.support.symptom_world import SymptomWorld, pool_of_replicas
 
 DROPS, PACKETS = ("port.rx_discards", "port", "n0/p0"), ("port.rx_packets", "port", "n0/p0")
@@ -60,6 +61,36 @@ def test_one_replica_unlike_its_peers_is_told_of_one_reading(cores, named):
     world = SymptomWorld(fleet=pool_of_replicas(len(cores)))
     world.tick({("pod.cpu", "replica", name): value for name, value in zip("ABC", cores, strict=False)})
     assert not world.incidents()
+    assert [one.condition for one in conclude(world)] == named
+
+
+def read_ports(signal, values):
+    ports = tuple(Port("s", f"p{n}", "east-west", 1e9) for n in range(len(values)))
+    world = SymptomWorld(fleet=Topology((Node("s", ports=ports),)))
+    world.tick({(signal, "port", f"s/p{n}"): value for n, value in enumerate(values)})
+    return [(one.condition, one.name) for one in conclude(world)]
+
+
+@pytest.mark.parametrize(
+    ("signal", "values", "named"),
+    [
+        ("port.speed", (4e11, 4e11, 1e11, 4e11), [("lost-capacity", "s/p2")]),
+        ("port.speed", (4e11, 4e11, 1e11), []),
+        ("port.speed", (1e11, 1e11, 4e11, 1e11), []),
+        ("port.speed", (4e11, 1e11, 1e11, 4e11, 4e11), []),
+        ("port.rx_symbol_err", (0, 64000, 0, 0), [("new-errors", "s/p1")]),
+        ("port.rx_symbol_err", (3, 64000, 0, 0), []),
+        ("port.rx_symbol_err", (64000,), []),
+    ],
+)
+def test_a_link_unlike_all_its_siblings_is_told_of_one_reading(signal, values, named):
+    assert read_ports(signal, values) == named
+
+
+@pytest.mark.parametrize(("value", "named"), [(1.0, ["new-errors"]), (0.0, [])])
+def test_a_fault_that_is_there_at_the_first_reading_is_told(value, named):
+    world = SymptomWorld()
+    world.tick({("gpu.remap_pending", "gpu", "n0/gpu0"): value})
     assert [one.condition for one in conclude(world)] == named
 
 
