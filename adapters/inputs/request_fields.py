@@ -69,10 +69,19 @@ WORDS = {
     "method": ("method", "request method", "http method"),
     "path": ("path", "uri", "request uri", "request path", "url path"),
     "request": ("request",),
-    "queue": ("queue", "queue time", "queue wait", "queue wait time", "queue duration", "waiting time", "wait time"),
-    "prefill": ("prefill", "prefill time", "prefill duration"),
+    "queue": (
+        "queue",
+        "queue time",
+        "time in queue",
+        "queue wait",
+        "queue wait time",
+        "queue duration",
+        "waiting time",
+        "wait time",
+    ),
+    "prefill": ("prefill", "prefill time", "time in model prefill", "prefill duration"),
     "transfer": ("kv transfer", "kv transfer time", "transfer time", "kv xfer time", "transfer duration"),
-    "decode": ("decode", "decode time", "decode duration"),
+    "decode": ("decode", "decode time", "time in model decode", "decode duration"),
 }
 """Names of each field; `stamp` is the arrival, or the end where a server writes its line at the end."""
 FIELDS = {frozenset(text.split()): name for name, texts in WORDS.items() for text in texts}

@@ -28,6 +28,8 @@ ENDS_IN_PERIOD = 10
 """Requests that end between two samples, in the mean: fewer make means that scatter."""
 MIN_SAMPLES = 30
 """Samples of a file in any case, where its span allows: a shift needs a past."""
+LEAST_SPAN_S = 21.0
+"""Seconds from the first to the last sample: rules that one request is enough for look at 20 of them."""
 PARTS = {
     "queue": "serve_queue_time",
     "prefill": "serve_prefill_time",
@@ -141,7 +143,9 @@ def _sample_times(arrivals: F64, ends: F64) -> F64:
     span = end - begin
     wanted = min(span * ENDS_IN_PERIOD / len(ends), span / MIN_SAMPLES)
     period = next((each for each in PERIODS if each >= wanted), PERIODS[-1])
-    return np.asarray(begin + period * np.arange(math.ceil(span / period) + 1), np.float64)
+    # The counts stand still after the last end: what a rule looks for over some seconds is judged then.
+    count = math.ceil(max(span, LEAST_SPAN_S) / period) + 2
+    return np.asarray(begin + period * np.arange(count), np.float64)
 
 
 @dataclass(frozen=True)
