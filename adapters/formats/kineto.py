@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import BufferedReader
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,13 @@ MAX_STEPS = 100_000
 MIN_CLOCK_S = 946_684_800.0
 """Times before the year 2000 do not count from 1970."""
 STEP_NAME = re.compile(r"ProfilerStep#(\d{1,12})", re.ASCII)
-KERNEL_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+STEP_CATEGORIES = frozenset({"user_annotation", "operator", "cpu_op", "python_function"})
+"""What marks steps on the side of the processor; GPUs have ranges of the same names."""
+CALL_CATEGORIES = frozenset({"cpu_op", "operator"})
+KERNEL_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
+"""Categories of today, and those before PyTorch 1.10."""
+LOADER_NAME = "enumerate(DataLoader)#"
+OPTIMIZER_NAME = "Optimizer.step#"
 COMMUNICATION_KERNELS = ("nccl", "rccl", "mccl", "hccl", "oneccl")
 COMMUNICATION_CALLS = ("gloo:", "mpi:", "ucc:")
 """Starts of the names of collectives that run on the CPU; each lasts until the collective is over."""
@@ -59,6 +66,8 @@ class ProfilerTrace:
     groups: tuple[TraceGroup, ...]
     steps: tuple[TraceStep, ...]
     """In the order of time."""
+    loading: F64
+    """[wait, (begin, end)] microseconds in which the program waited for its next batch of data."""
     computation: F64
     """[operation, (begin, end)] microseconds on the clock of the trace."""
     communication: dict[tuple[str, bool], F64]
@@ -122,6 +131,9 @@ class _TraceReader:
     most: int = field(default_factory=EVENTS.limit)
     count: int = 0
     steps: list[TraceStep] = field(default_factory=list)
+    loading: "array[float]" = field(default_factory=lambda: array("d"))
+    updates: list[float] = field(default_factory=list)
+    """Ends of the steps of an optimizer."""
     kernels: "array[float]" = field(default_factory=lambda: array("d"))
     calls: "array[float]" = field(default_factory=lambda: array("d"))
     """Begin and end of operations on the CPU, which are the computation where no device has any."""
@@ -145,13 +157,27 @@ class _TraceReader:
         category = category.lower()
         if category in KERNEL_CATEGORIES:
             self._add_kernel(name, span, event)
-        elif category == "user_annotation" and (match := STEP_NAME.fullmatch(name)):
+        elif not (category in STEP_CATEGORIES and self._add_mark(name, span)):
+            self._add_call(name, span, category)
+
+    def _add_mark(self, name: str, span: tuple[float, float]) -> bool:
+        """Takes in what marks a step, or a part of one; returns whether it is such a mark."""
+        if match := STEP_NAME.fullmatch(name):
             self.steps.append(TraceStep(int(match[1]), *span))
-        elif name.startswith(COMMUNICATION_CALLS):
+        elif name.startswith(LOADER_NAME):
+            self.loading.extend(span)
+        elif name.startswith(OPTIMIZER_NAME):
+            self.updates.append(span[1])
+        else:
+            return False
+        return True
+
+    def _add_call(self, name: str, span: tuple[float, float], category: str) -> None:
+        if name.startswith(COMMUNICATION_CALLS):
             self.cpu_communication.setdefault(("", False), array("d")).extend(span)
             if MUTUAL.search(name):
                 self.cpu_mutual.setdefault("", array("d")).extend((*span, math.nan))
-        elif category == "cpu_op" and not name.startswith(LAUNCH_CALLS):
+        elif category in CALL_CATEGORIES and not name.startswith(LAUNCH_CALLS):
             self.calls.extend(span)
 
     def _add_kernel(self, name: str, span: tuple[float, float], event: dict[str, Any]) -> None:
@@ -167,6 +193,10 @@ class _TraceReader:
             number = _to_time(details.get("Seq"))
             self.mutual.setdefault(group, array("d")).extend((*span, math.nan if number is None else number))
 
+    def _steps_of_updates(self) -> list[TraceStep]:
+        """Returns the steps of a program that marks none: from the end of an optimizer's step to that of the next."""
+        return [TraceStep(number, *span) for number, span in enumerate(pairwise(sorted(self.updates)))]
+
     def _mutual(self, *, on_device: bool) -> dict[str, "array[float]"]:
         return self.mutual if on_device else self.cpu_mutual
 
@@ -178,6 +208,7 @@ class _TraceReader:
         info = information if isinstance(information, dict) else {}
         rank, size = info.get("rank"), info.get("world_size")
         base = about.get("baseTimeNanoseconds", 0)
+        self.steps = self.steps or self._steps_of_updates()
         if len(self.steps) > MAX_STEPS:
             found = f"{len(self.steps)} steps"
             raise InputError([Problem(self.file, 0, "", found, f"at most {MAX_STEPS}", "Profile fewer.")])
@@ -186,6 +217,7 @@ class _TraceReader:
             size if type(size) is int and 0 < size < 10**7 else 0,
             _read_groups(info.get("pg_config")),
             tuple(sorted(self.steps, key=lambda step: step.begin)),
+            _to_spans(self.loading),
             _to_spans(self.kernels if on_device else self.calls),
             {key: _to_spans(spans) for key, spans in sorted(communication.items())},
             {key: _to_spans(spans, 3) for key, spans in sorted(self._mutual(on_device=on_device).items())},

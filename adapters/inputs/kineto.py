@@ -23,6 +23,9 @@ MAX_TRACE_BYTES = 16 << 30
 RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d{1,7})", re.IGNORECASE | re.ASCII)
 STEP_SPACING_S = 1.0
 """Least seconds between two steps: a diagnosis takes one value a second of each series."""
+DATA_TIME = "skewscope_step_data_time"
+OF_GROUP = frozenset((STEP_DURATION, DATA_TIME))
+"""What is said of the group: one rank says it."""
 MIN_STEPS = 5
 """Steps after which a member that is slower than its peers is told."""
 
@@ -50,7 +53,8 @@ def read_steps(file: BufferedReader, name: str) -> ProfilerTrace:
     trace = read_trace(file, name)
     if not trace.steps:
         hint = "Call `step()` of the profiler after each step of the program."
-        raise InputError([Problem(name, 0, "traceEvents", "no step", "events named ProfilerStep#N", hint)])
+        expected = "events named ProfilerStep#N, or two steps of an optimizer"
+        raise InputError([Problem(name, 0, "traceEvents", "no step", expected, hint)])
     return trace
 
 
@@ -78,7 +82,7 @@ def list_series(
     collector = SeriesCollector(name, "; ".join([*_notes(trace, windows), *sole]))
     place = rank_labels(world.name, world.description, world.ranks, rank)
     for metric, values in _step_values(trace, windows).items():
-        if metric != STEP_DURATION:
+        if metric not in OF_GROUP:
             _add_all(collector, metric, place, times, values)
         elif leads or place["rank"] == "0":
             _add_all(collector, metric, {"group": place["group"]}, times, values)
@@ -186,6 +190,8 @@ def _step_values(trace: ProfilerTrace, windows: F64) -> dict[str, F64]:
     either = covered_time(np.concatenate((trace.computation, communication)), edges)[::2]
     duration, exposed = windows[:, 1] - windows[:, 0], either - computes
     found = {STEP_DURATION: duration / 1e6}
+    if len(trace.loading):
+        found[DATA_TIME] = covered_time(trace.loading, edges)[::2] / 1e6
     if len(communication):
         found["skewscope_step_comm_time"] = communicates / 1e6
         found["skewscope_step_wait_time"] = exposed / 1e6

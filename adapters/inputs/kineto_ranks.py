@@ -17,12 +17,11 @@ from skewscope.adapters.formats.kineto import ProfilerTrace
 from skewscope.adapters.inputs import kineto
 from skewscope.adapters.inputs.collective_matches import RankCollectives, match_collectives
 from skewscope.adapters.inputs.input_warnings import problem_text
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, samples_to_block
+from skewscope.adapters.inputs.labelled import LabelledSeries, Labels, SeriesCollector, samples_to_block
 from skewscope.adapters.inputs.parallel_files import read_files
 from skewscope.adapters.inputs.process_groups import RUN_LABEL, label_run, rank_labels
 from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
-from skewscope.adapters.inputs.training_steps import STEP_DURATION
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
 from skewscope.engine.ingest.feed import Block
 from skewscope.kb.problems import InputError, Problem
@@ -116,14 +115,13 @@ class TraceSet:
         return [replace(one, note=note) for one in whole]
 
     def _own_series(self) -> Iterator[LabelledSeries]:
-        """Yields the series of each trace; the duration of steps, which is the group's, of its first rank."""
-        told = set()
+        """Yields the series of each trace; those that are the group's, of its first rank."""
+        told: set[tuple[str, Labels]] = set()
         for _, series in sorted(self.series.items()):
             for one in series:
-                if one.metric != STEP_DURATION:
-                    yield one
-                elif one.labels not in told:
-                    told.add(one.labels)
+                key = one.metric, one.labels
+                if one.metric not in kineto.OF_GROUP or key not in told:
+                    told.add(key)
                     yield one
 
 

@@ -224,3 +224,24 @@ def test_public_traces_are_read_as_a_simple_reading_of_the_whole_file(path):
     found = values(read(data, path))
     assert found["step_comm_time"][1] == pytest.approx(talks.sum() / 1e6, rel=0.01)
     assert found["step_wait_time"][1] == pytest.approx((talks & ~works).sum() / 1e6, rel=0.02)
+
+
+def old_steps(count, loading_ms, length_ms=200, *, is_marked=True):
+    """Returns steps as PyTorch before 1.10 names their parts; each waits for its data first."""
+    loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    for n in range(count):
+        at = n * length_ms
+        yield event(f"ProfilerStep#{n}" if is_marked else "aten::add", "Operator", at, length_ms)
+        yield event(loader, "Operator", at + 1, loading_ms)
+        yield event("volta_sgemm", "Kernel", at + loading_ms + 5, 30)
+        yield event("Memcpy HtoD (Pageable -> Device)", "Memcpy", at + loading_ms + 1, 4)
+        yield event("Optimizer.step#AdamW.step", "Operator", at + length_ms - 9, 8)
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_old_traces_give_steps_and_what_they_wait_for_data(is_marked):
+    series = values(read(trace(0, list(old_steps(8, 150, is_marked=is_marked)))))
+    durations, waits = (series["step_" + name] for name in ("duration", "data_time"))
+    assert len(durations) == 8 if is_marked else 7
+    assert durations == pytest.approx([0.2] * len(durations))
+    assert waits == pytest.approx([0.15] * len(waits))
