@@ -11,8 +11,9 @@ from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.inputs.cell_values import to_number, to_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
-from skewscope.adapters.inputs.request_fields import READ_ONLY, meaning_of, server_name, to_number, to_time
+from skewscope.adapters.inputs.request_fields import READ_ONLY, meaning_of, server_name
 from skewscope.adapters.inputs.request_rows import NAN, RequestCollector, ServedRequest, outcome_of
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.kb.problems import InputError, Problem

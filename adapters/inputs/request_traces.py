@@ -16,8 +16,9 @@ import numpy as np
 from skewscope.adapters.formats.bounds import EVENTS
 from skewscope.adapters.formats.json_stream import CutOffError, JsonReader
 from skewscope.adapters.formats.kineto import covered_time
+from skewscope.adapters.inputs.cell_values import to_number
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
-from skewscope.adapters.inputs.request_fields import meaning_of, server_name, to_number
+from skewscope.adapters.inputs.request_fields import meaning_of, server_name
 from skewscope.adapters.inputs.request_rows import FAILED, NAN, OK, RequestCollector, ServedRequest, outcome_of
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
@@ -47,7 +48,7 @@ SHARE_SHOWN = 0.005
 EXPECTED = "spans of requests, as Jaeger, Tempo, Zipkin or OpenTelemetry's file exporter write them"
 
 
-class Span(NamedTuple):
+class RequestSpan(NamedTuple):
     """One span. Times are seconds since 1970."""
 
     trace: str
@@ -94,7 +95,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return collector.series()
 
 
-def to_request(spans: Sequence[Span]) -> ServedRequest:
+def to_request(spans: Sequence[RequestSpan]) -> ServedRequest:
     """Returns the request of the spans of a trace."""
     known = {span.id for span in spans}
     roots = [span for span in spans if span.parent not in known]
@@ -117,7 +118,7 @@ def to_request(spans: Sequence[Span]) -> ServedRequest:
     )
 
 
-def _find_parts(spans: Sequence[Span]) -> dict[str, float]:
+def _find_parts(spans: Sequence[RequestSpan]) -> dict[str, float]:
     """Returns the seconds of each part that spans show; what two cover counts once."""
     found: dict[str, float] = {}
     before = np.empty((0, 2))
@@ -134,7 +135,7 @@ def _covered(spans: F64) -> float:
     return float(covered_time(spans, np.array([spans[:, 0].min(), spans[:, 1].max()]))[0]) if len(spans) else 0.0
 
 
-def _find_facts(spans: Sequence[Span]) -> dict[str, float]:
+def _find_facts(spans: Sequence[RequestSpan]) -> dict[str, float]:
     """Returns the numbers that tags state, by what they mean; durations are seconds."""
     found: dict[str, float] = {}
     for span in spans:
@@ -146,7 +147,7 @@ def _find_facts(spans: Sequence[Span]) -> dict[str, float]:
     return found
 
 
-def _nearest_to_work(spans: Sequence[Span]) -> list[Span]:
+def _nearest_to_work(spans: Sequence[RequestSpan]) -> list[RequestSpan]:
     """Returns spans of parts first, the longest first, then the others from the innermost on."""
     return sorted(
         spans,
@@ -154,7 +155,7 @@ def _nearest_to_work(spans: Sequence[Span]) -> list[Span]:
     )
 
 
-def _server_of(span: Span) -> str:
+def _server_of(span: RequestSpan) -> str:
     return next((server_name(span.tags[tag]) for tag in SERVER_TAGS if span.tags.get(tag) not in (None, "")), "")
 
 
@@ -174,7 +175,7 @@ class _SpanReader:
     """Collects the spans of one file by trace."""
 
     file: str
-    traces: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    traces: dict[str, list[RequestSpan]] = field(default_factory=lambda: defaultdict(list))
     _count: int = 0
     _most: int = field(default_factory=EVENTS.limit)
 
@@ -228,7 +229,7 @@ class _SpanReader:
                 for raw in _dicts(scope.get("spans")):
                     self._add(_otlp_span(raw, common))
 
-    def _add(self, span: Span | None) -> None:
+    def _add(self, span: RequestSpan | None) -> None:
         if span is None or not span.end >= span.begin > 0:
             return
         self._count += 1
@@ -251,7 +252,7 @@ def _otlp_tags(attributes: object) -> dict[str, Any]:
     return found
 
 
-def _otlp_span(raw: Mapping[str, Any], common: Mapping[str, Any]) -> Span | None:
+def _otlp_span(raw: Mapping[str, Any], common: Mapping[str, Any]) -> RequestSpan | None:
     begin, end = (to_number(raw.get(name)) for name in ("startTimeUnixNano", "endTimeUnixNano"))
     if begin is None or end is None:
         return None
@@ -264,10 +265,10 @@ def _otlp_span(raw: Mapping[str, Any], common: Mapping[str, Any]) -> Span | None
             tags.setdefault("first_token", (moment - begin) / NANOSECONDS)
     identity = (str(raw.get("traceId")), str(raw.get("spanId")), str(raw.get("parentSpanId") or ""))
     name, is_error = str(raw.get("name")), code in (2, "STATUS_CODE_ERROR")
-    return Span(*identity, name, begin / NANOSECONDS, end / NANOSECONDS, tags, is_error)
+    return RequestSpan(*identity, name, begin / NANOSECONDS, end / NANOSECONDS, tags, is_error)
 
 
-def _jaeger_span(raw: Mapping[str, Any], processes: Mapping[str, Any]) -> Span | None:
+def _jaeger_span(raw: Mapping[str, Any], processes: Mapping[str, Any]) -> RequestSpan | None:
     begin, length = (to_number(raw.get(name)) for name in ("startTime", "duration"))
     if begin is None or length is None:
         return None
@@ -283,14 +284,14 @@ def _jaeger_span(raw: Mapping[str, Any], processes: Mapping[str, Any]) -> Span |
     is_error = str(tags.get("error", "")).lower() == "true" or tags.get("otel.status_code") == "ERROR"
     identity = (str(raw.get("traceID")), str(raw.get("spanID")), str(parent))
     name = str(raw.get("operationName"))
-    return Span(*identity, name, begin / MICROSECONDS, (begin + length) / MICROSECONDS, tags, is_error)
+    return RequestSpan(*identity, name, begin / MICROSECONDS, (begin + length) / MICROSECONDS, tags, is_error)
 
 
 def _jaeger_tags(tags: object) -> dict[str, Any]:
     return {str(each.get("key")): each.get("value") for each in _dicts(tags)}
 
 
-def _zipkin_span(raw: Mapping[str, Any]) -> Span | None:
+def _zipkin_span(raw: Mapping[str, Any]) -> RequestSpan | None:
     begin, length = to_number(raw.get("timestamp")), to_number(raw.get("duration") or 0)
     if begin is None or length is None:
         return None
@@ -298,7 +299,7 @@ def _zipkin_span(raw: Mapping[str, Any]) -> Span | None:
     tags = dict(given) if isinstance(given, dict) else {}
     identity = (str(raw.get("traceId")), str(raw.get("id")), str(raw.get("parentId") or ""))
     name = str(raw.get("name"))
-    return Span(*identity, name, begin / MICROSECONDS, (begin + length) / MICROSECONDS, tags, "error" in tags)
+    return RequestSpan(*identity, name, begin / MICROSECONDS, (begin + length) / MICROSECONDS, tags, "error" in tags)
 
 
 READER = artefact_reader(

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from skewscope.adapters.inputs import influx_lines, prometheus_json
+from skewscope.adapters.inputs import influx_lines, otlp_json, prometheus_json
 from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.inputs.labelled import LabelledSeries
 from skewscope.adapters.inputs.recording import load
@@ -243,3 +243,25 @@ def test_a_gpu_has_the_index_that_a_series_with_its_uuid_has(tmp_path):
         tmp_path, "q.json", vector(one_value("nvidia_smi_temperature_gpu", uuid="a", instance="n0:9835"), info, other)
     )
     assert keys == {("gpu.temperature", "n0/gpu2", ""), ("gpu.temperature", "n1/gpu1", "")}
+
+
+def otlp_line(time, value, **metric):
+    """Returns a line of OpenTelemetry's file exporter with one point."""
+    point = {"timeUnixNano": str(time * 10**9), "asDouble": value}
+    host = {"attributes": [{"key": "host.name", "value": {"stringValue": "n0"}}]}
+    metrics = [{**metric, "sum": {"aggregationTemporality": 1, "dataPoints": [point]}}]
+    return line(resourceMetrics=[{"resource": host, "scopeMetrics": [{"metrics": metrics}]}])
+
+
+def test_deltas_of_opentelemetry_are_summed_up():
+    text = otlp_line(T + 10, 3.0, name="node_x_total") + otlp_line(T, 2.0, name="node_x_total")
+    assert otlp_json.recognise(text.encode(), "f.json")
+    assert shown(read(otlp_json, text)) == {("node_x_total", "n0"): {T: 2.0, T + 10: 5.0}}
+    cut, *_ = read(otlp_json, text + text[:40])
+    assert cut.note == "ends inside a metric, which is left out"
+
+
+@pytest.mark.parametrize("text", ["{}", '{"resourceMetrics": [7]}', '{"resourceMetrics": [{"scopeMetrics": 3}]}'])
+def test_what_is_no_metric_of_opentelemetry_is_refused(text):
+    with pytest.raises(InputError, match="resourceMetrics, as the file exporter"):
+        read(otlp_json, text)

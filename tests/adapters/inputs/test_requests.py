@@ -8,10 +8,11 @@ import time
 import pytest
 
 from skewscope.adapters.inputs import access_log, request_table
+from skewscope.adapters.inputs.cell_values import to_time
 from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.inputs.recognition import find_kind
 from skewscope.adapters.inputs.recording import load
-from skewscope.adapters.inputs.request_fields import find_fields, server_name, settle_units, to_time
+from skewscope.adapters.inputs.request_fields import find_fields, server_name, settle_units
 from skewscope.adapters.inputs.request_rows import FAILED, OK, REFUSED, outcome_of
 from skewscope.adapters.runtime.replay import replay
 from skewscope.kb.loader import catalogue
