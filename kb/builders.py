@@ -1,5 +1,6 @@
 """Builds entries from validated documents, and derives the links between them."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from skewscope.kb.model import (
     Condition,
     DpuCapability,
     Event,
+    EventCodes,
     EventSign,
     Finding,
     Format,
@@ -143,13 +145,37 @@ def build_format(data: RawEntry, file: str) -> Format:
 
 
 def build_event(data: RawEntry, file: str) -> Event:
-    """Builds an event."""
-    return Event(
-        **_scalar_fields(data, "id name what entity severity first basis place symptom"),
-        **_list_fields(data, "patterns samples others"),
+    """Builds an event, and those of its codes."""
+    event = Event(
+        **_scalar_fields(data, "id name what entity severity first basis place symptom called unlisted"),
+        **_list_fields(data, "patterns samples others code unless"),
         fields=_build_fields(data.get("fields")),
         signs=_build_all(data.get("signs"), EventSign),
+        codes=tuple(_build_codes(item) for item in data.get("codes", ())),
         file=file,
+    )
+    coded = {code: _build_variant(event, code, part) for part in event.codes for code in part.names}
+    return replace(event, by_code=MappingProxyType(coded))
+
+
+def _build_codes(data: RawEntry) -> EventCodes:
+    names = MappingProxyType(dict(data["names"]))
+    return EventCodes(data["severity"], data["first"], names, _build_all(data.get("signs"), EventSign))
+
+
+def _build_variant(event: Event, code: str, part: EventCodes) -> Event:
+    """Returns the event of one code."""
+    slug = re.sub(r"[^a-z0-9]+", "-", code.lower()).strip("-")
+    title = f"{event.called} {code}, {part.names[code]}" if event.called else part.names[code]
+    return replace(
+        event,
+        id=f"{event.id}-{slug}",
+        name=title,
+        severity=part.severity,
+        first=part.first,
+        signs=part.signs,
+        codes=(),
+        code=(),
     )
 
 
@@ -179,8 +205,9 @@ def build_catalogue(values: Iterable[tuple[str, EntryValue]], version: str = "")
     found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for kind, value in values:
         found[kind][value.id] = value
-    found["signals"] |= {event.signal: _count_of(event) for event in found["events"].values()}
-    found["conditions"] = link_conditions(_add_signs(found["conditions"], found["events"].values()))
+    events = [variant for event in found["events"].values() for variant in event.variants]
+    found["signals"] |= {event.signal: _count_of(event) for event in events}
+    found["conditions"] = link_conditions(_add_signs(found["conditions"], events))
     return Catalogue(**{kind: MappingProxyType(found[kind]) for kind in KINDS}, version=version)
 
 
@@ -204,7 +231,7 @@ def _count_of(event: Event) -> Signal:
         dpu_access="host-only",
         fold="max",
         sources=MappingProxyType({}),
-        judged=judged,
+        judged=judged if event.is_reported else None,
         file=event.file,
     )
 
@@ -212,7 +239,7 @@ def _count_of(event: Event) -> Signal:
 def _add_signs(conditions: Mapping[str, Condition], events: Iterable[Event]) -> dict[str, Condition]:
     """Returns the conditions with the events that are signs of them in their signatures."""
     found = dict(conditions)
-    for event in events:
+    for event in filter(lambda event: event.is_reported, events):
         for sign in event.signs:
             if known := found.get(sign.condition):
                 item = SignatureItem(event.signal, "begins", "nominal", sign.shows, event.basis)

@@ -4,7 +4,7 @@ A line counts for each of the format's lines that it matches. Labels of a line t
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from skewscope.kb.line_patterns import POD_ENDING, SHAPES, LinePattern, PatternError, compile_pattern
@@ -175,8 +175,24 @@ def compile_event(event: Event) -> tuple[LinePattern, ...]:
     Raises:
         PatternError: one is not well formed, or has a field that is not described.
     """
+    patterns = _compile_all(event, event.patterns)
+    if absent := {*event.code} - {name for pattern in patterns for name in pattern.fields}:
+        raise PatternError(f"no field <{min(absent)}>, which `code` names")
+    return patterns
+
+
+def compile_unless(event: Event) -> tuple[LinePattern, ...]:
+    """Returns the patterns of the messages which say that an event means nothing.
+
+    Raises:
+        PatternError: as of `compile_event`.
+    """
+    return _compile_all(event, event.unless)
+
+
+def _compile_all(event: Event, texts: Iterable[str]) -> tuple[LinePattern, ...]:
     shapes = tuple(sorted((name, _shape(what)) for name, what in event.fields.items()))
-    patterns = tuple(compile_pattern(text, shapes) for text in event.patterns)
+    patterns = tuple(compile_pattern(text, shapes) for text in texts)
     if unknown := {name for pattern in patterns for name in pattern.fields} - event.fields.keys():
         raise PatternError(f"the field <{min(unknown)}>, which `fields` does not describe")
     return patterns

@@ -432,6 +432,17 @@ class EventSign:
 
 
 @dataclass(frozen=True, slots=True)
+class EventCodes:
+    """Codes of an event that mean the same."""
+
+    severity: str
+    first: str
+    names: Mapping[str, str]
+    """What each code means, by its words."""
+    signs: tuple[EventSign, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """A message of a kernel, an engine, a library or a scheduler."""
 
@@ -453,7 +464,33 @@ class Event:
     place: str = "node"
     symptom: str = ""
     """Id of the symptom that it shows, whose title is the message; '' for that of every message."""
+    code: tuple[str, ...] = ()
+    """Fields whose words are looked up in `codes`."""
+    called: str = ""
+    """What its makers call such a code."""
+    codes: tuple[EventCodes, ...] = ()
+    unlisted: str = "reported"
+    """Whether a message with another code is the event itself: reported or ignored."""
+    unless: tuple[str, ...] = ()
+    """Messages of the same place which say that it means nothing."""
+    by_code: Mapping[str, "Event"] = field(default_factory=dict)
+    """The event of each code."""
     file: str = ""
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether it is something by itself, and not only counted."""
+        return self.severity != "info"
+
+    @property
+    def variants(self) -> tuple["Event", ...]:
+        """The event itself, where other codes are reported, and those of its codes."""
+        return (*(() if self.codes and self.unlisted == "ignored" else (self,)), *self.by_code.values())
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Ids of the conditions that it, or one of its codes, is a sign of, sorted."""
+        return tuple(sorted({sign.condition for variant in self.variants for sign in variant.signs}))
 
     @property
     def signal(self) -> str:

@@ -108,8 +108,7 @@ def _iter_references(catalogue: Catalogue) -> Iterator[tuple[str, str, dict[str,
         named = {what.signal for read in one.lines for what in read.fields.values()} - {""}
         yield "formats", one.id, {"signals": named, "sources": _collect_sources(one)}
     for event in catalogue.events.values():
-        signs = {sign.condition for sign in event.signs}
-        yield "events", event.id, {"conditions": signs, "sources": _collect_sources(event)}
+        yield "events", event.id, {"conditions": {*event.conditions}, "sources": _collect_sources(event)}
 
 
 def _judgement_references(judged: Judgement) -> dict[str, set[str]]:

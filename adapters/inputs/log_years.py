@@ -9,8 +9,9 @@ from pathlib import PurePath
 from skewscope.adapters.discovery.draft import GUESS, Assumption
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.log_lines import decode_head
-from skewscope.adapters.formats.log_times import DATED_NAME, SHORT_STAMP, find_stamp
+from skewscope.adapters.formats.log_times import DATED_NAME, find_stamp
 from skewscope.adapters.inputs.recording import Input, Recording, reader_of
+from skewscope.adapters.inputs.text_times import find_short_day, has_year
 from skewscope.kb.problems import InputError
 
 HEAD_BYTES = 1 << 16
@@ -45,10 +46,9 @@ def _yearless_day(source: Input, recording: Recording) -> tuple[int, int] | None
     if not reader_of(source).is_yearless or dict(source.labels).get("year"):
         return None
     lines = _first_lines(source.path, recording)
-    if DATED_NAME.search(PurePath(source.path).name) or any(find_stamp(line) is not None for line in lines):
+    if DATED_NAME.search(PurePath(source.path).name) or any(map(has_year, lines)):
         return None
-    match = next(filter(None, map(SHORT_STAMP.search, lines)), None)
-    return (int(match["month"]), int(match["day"])) if match else None
+    return next(filter(None, map(find_short_day, lines)), None)
 
 
 def _choose_year(day: tuple[int, int], source: Input, recording: Recording) -> tuple[int, str]:

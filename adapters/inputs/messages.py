@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from io import BufferedReader
-from typing import NamedTuple, cast
+from typing import cast
 
+from skewscope.adapters.formats.log_envelope import find_host, unwrap_record
 from skewscope.adapters.formats.log_lines import decode_line
 from skewscope.adapters.inputs.file_origin import find_node, find_server
-from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
+from skewscope.adapters.inputs.labelled import Labels, LabelledSeries, SeriesCollector
 from skewscope.adapters.inputs.reader import SeriesReader
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import find_job
-from skewscope.kb.line_patterns import LinePattern
-from skewscope.kb.line_reading import compile_event
-from skewscope.kb.loader import catalogue
+from skewscope.kb.event_reading import FoundEvent
+from skewscope.kb.known_events import known_events
 from skewscope.kb.model import Event
 
 MAX_TEXT = 160
@@ -29,46 +29,6 @@ MAX_MESSAGES = 100_000
 """Messages of one file that are read."""
 
 
-class FoundEvent(NamedTuple):
-    """An event in a line, with the labels that the line gives."""
-
-    event: Event
-    labels: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class KnownEvents:
-    """All events, behind one expression that passes over most lines."""
-
-    events: tuple[tuple[Event, tuple[LinePattern, ...]], ...]
-    marks: re.Pattern[str]
-
-    def find(self, text: str) -> list[FoundEvent]:
-        """Returns the events that a line is, mostly none."""
-        return [*self._iter(text)] if self.marks.search(text, 0, 4000) else []
-
-    def _iter(self, text: str) -> Iterator[FoundEvent]:
-        for event, patterns in self.events:
-            for pattern in patterns:
-                found = pattern.find(text)
-                if found is not None:
-                    yield FoundEvent(event, _labels(event, found))
-                    break
-
-
-def _labels(event: Event, found: Mapping[str, str]) -> dict[str, str]:
-    named = ((event.fields[name], text) for name, text in found.items())
-    return {what.label: str(what.words.get(text, text)) for what, text in named if what.label}
-
-
-@cache
-def known_events() -> KnownEvents:
-    """Returns the events of the catalogue."""
-    events = tuple((event, compile_event(event)) for event in catalogue().events.values())
-    marks = sorted({pattern.mark for _, patterns in events for pattern in patterns}, key=len, reverse=True)
-    return KnownEvents(events, re.compile("|".join(map(re.escape, marks))) if all(marks) and marks else re.compile(""))
-
-
 @dataclass
 class MessageReader:
     """Counts the messages of one file."""
@@ -76,38 +36,75 @@ class MessageReader:
     file: str
     labels: Mapping[str, str]
     times: LineTimes
-    _texts: dict[tuple[str, tuple[tuple[str, str], ...]], str] = field(default_factory=dict)
-    _counts: dict[tuple[str, tuple[tuple[str, str], ...]], int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._collector = SeriesCollector(self.file)
+    _messages: dict[tuple[str, Labels], "_Message"] = field(default_factory=dict)
+    _retracted: list[FoundEvent] = field(default_factory=list)
 
     def read_line(self, number: int, text: str) -> None:
         """Counts the messages of a line; the times have read it before."""
-        for event, labels in known_events().find(text):
-            place = tuple(sorted({**self._place_of(event, labels), **labels}.items()))
-            key = event.id, place
-            if key not in self._texts and len(self._texts) >= MAX_PLACES:
+        for found in known_events().find(text):
+            if found.is_retraction:
+                if len(self._retracted) < MAX_PLACES:
+                    self._retracted.append(found)
                 continue
-            message = self._texts.setdefault(key, text.strip()[:MAX_TEXT])
-            count = self._counts[key] = self._counts.get(key, 0) + 1
-            self._collector.add(
-                metric_of(event.signal), {**dict(place), "message": message}, self.times.now, count, number
-            )
+            place = {**self._place_of(found.event, found.labels, find_host(text)), **found.labels}
+            key = found.event.id, tuple(sorted(place.items()))
+            message = self._messages.get(key)
+            if message is None and len(self._messages) < MAX_PLACES:
+                message = self._messages[key] = _Message(found.event, text.strip()[:MAX_TEXT], number)
+            if message is not None:
+                message.times.append(self.times.now)
 
-    def _place_of(self, event: Event, labels: Mapping[str, str]) -> dict[str, str]:
-        """Returns the labels of what the file is of, as far as a message does not say it."""
+    def _place_of(self, event: Event, labels: Mapping[str, str], host: str) -> dict[str, str]:
+        """Returns the labels of what the file, or a line of a host, is of, as far as a message does not say it."""
         if event.place == "server" or (event.entity == "engine" and event.place != "job"):
             if pod := labels.get("pod"):
                 return {"instance": pod}
             return {} if {"instance", "replica"} & labels.keys() else find_server(self.labels, self.file)[0]
         if event.place == "job":
             return {} if "group" in labels else {"group": self.labels.get("group") or find_job(self.labels, self.file)}
-        return {} if "node" in labels else {"node": find_node(self.labels, self.file)[0]}
+        return {} if "node" in labels else {"node": host or find_node(self.labels, self.file)[0]}
 
-    def series(self) -> list[LabelledSeries]:
+    @property
+    def remarks(self) -> list[str]:
+        """What was written that says nothing by itself, each message once."""
+        return sorted({one.event.name for one in self._messages.values() if not one.event.is_reported})
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether any message says by itself that something is wrong."""
+        return any(message.event.is_reported for _, message in self._valid())
+
+    def _valid(self) -> Iterator[tuple[dict[str, str], "_Message"]]:
+        """Yields the messages with their places, without those that another one says mean nothing."""
+        for (_, place), message in self._messages.items():
+            if not any(_retracts(one, message.event, dict(place)) for one in self._retracted):
+                yield dict(place), message
+
+    def series(self, note: str = "") -> list[LabelledSeries]:
         """Returns a series for each event and place."""
-        return self._collector.series()
+        collector = SeriesCollector(self.file, note)
+        for place, message in self._valid():
+            labels = {**place, "message": message.text}
+            for count, time in enumerate(message.times, 1):
+                collector.add(metric_of(message.event.signal), labels, time, count, message.number)
+        return collector.series()
+
+
+@dataclass
+class _Message:
+    """The messages of one event at one place."""
+
+    event: Event
+    text: str
+    """The first one."""
+    number: int
+    """Its line."""
+    times: list[float] = field(default_factory=list)
+
+
+def _retracts(found: FoundEvent, event: Event, place: Mapping[str, str]) -> bool:
+    is_of = event == found.event or event in found.event.by_code.values()
+    return is_of and all(place.get(name, value) == value for name, value in found.labels.items())
 
 
 def with_messages(reader: SeriesReader) -> SeriesReader:
@@ -145,7 +142,7 @@ class _MarkedLines:
         times = LineTimes(labels, name, 0.0)
         reader = MessageReader(name, labels, times)
         for number, line in enumerate(self._kept):
-            text = decode_line(line)
+            text = unwrap_record(decode_line(line))
             times.read(text)
             reader.read_line(number, text)
         return reader.series()
@@ -153,8 +150,7 @@ class _MarkedLines:
 
 @cache
 def _mark_bytes() -> re.Pattern[bytes]:
-    known = known_events()
-    return re.compile(known.marks.pattern.encode()) if known.events else re.compile(rb"(?!)")
+    return re.compile(known_events().marks.pattern.encode())
 
 
 def metric_of(signal: str) -> str:

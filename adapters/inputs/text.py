@@ -10,17 +10,19 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import BinaryIO
 
+from skewscope.adapters.formats.log_envelope import unwrap_record
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.file_origin import OWN_TIME, check_size, find_node, find_server, join_notes, own_time
 from skewscope.adapters.inputs.guessed_format import GUESSED_ID, Guess, guess_format
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
-from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, known_events, metric_of
+from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, metric_of
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
+from skewscope.kb.known_events import known_events
 from skewscope.kb.line_reading import LineReader, LineReadings, Reading
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import EVENT_PREFIX, Format
-from skewscope.kb.problems import InputError, NothingKnownError, Problem
+from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
 
 NUMBER_WEIGHT = 1000
 HEAD_LINES = 400
@@ -146,7 +148,7 @@ class TextReader:
 
     def read_line(self, number: int, text: str) -> None:
         """Adds what a line says."""
-        self._last_line = number
+        self._last_line, text = number, unwrap_record(text)
         time = self._times.read(text)
         for found in self._lines.read(text) if self._lines else ():
             if found.time is not None:
@@ -195,18 +197,21 @@ class TextReader:
         """
         for (signal, labels, time), value in self._sums.items():
             self._collector.add(metric_of(signal), dict(labels), time, value, self._last_line)
-        messages = self._messages.series()
         own_time_note = "" if self._times.is_dated or self._steps is not None else OWN_TIME
-        self._collector.note = join_notes(*self.notes, own_time_note)
-        series = [*(self._steps.list_series() if self._steps else self._collector.series()), *messages]
-        if not series:
-            kind = self.format.name.lower() if self.format else "text"
-            what = (
-                f"{self._last_line} lines of {kind}, and no message or number in them that says that something is wrong"
-            )
-            hint = "They are too little to judge: give metrics or logs of the same time as well."
-            raise NothingKnownError([Problem(self.file, 0, "", what, "messages of `skewscope kb list events`", hint)])
-        return series
+        remarks = self._messages.remarks
+        harmless = f"messages that are no sign of a fault by themselves: {join_names(remarks, 5)}" if remarks else ""
+        self._collector.note = join_notes(*self.notes, own_time_note, harmless)
+        own = self._steps.list_series() if self._steps else self._collector.series()
+        if not own and not self._messages.has_findings:
+            raise NothingKnownError([self._nothing_wrong(harmless)])
+        return [*own, *self._messages.series(self._collector.note)]
+
+    def _nothing_wrong(self, harmless: str) -> Problem:
+        kind = self.format.name.lower() if self.format else "text"
+        found = harmless or "no message or number in them that says that something is wrong"
+        hint = "They are too little to judge: give metrics or logs of the same time as well."
+        what = f"{self._last_line} lines of {kind}, and {found}"
+        return Problem(self.file, 0, "", what, "messages of `skewscope kb list events`", hint)
 
 
 READER = artefact_reader(

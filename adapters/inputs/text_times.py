@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from skewscope.adapters.formats.log_times import ShortDates, find_stamp
+from skewscope.adapters.formats.log_times import SHORT_STAMP, ShortDates, find_stamp
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 
 MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
@@ -19,6 +19,24 @@ CLOCK = re.compile(r"(?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)(?: (?P<
 DAY_S = 86_400.0
 EPOCH = re.compile(r"^\[?(?P<seconds>1[0-9]{9})(?:\.\d{1,9})?(?![\d.])")
 FACTORS = {"epoch": 1.0, "epoch-ms": 1e-3}
+
+
+def find_short_day(text: str) -> tuple[int, int] | None:
+    """Returns month and day of a date without a year, as syslog, glog and loggers write it; None for none."""
+    if (match := CTIME.search(text, 0, 200)) is not None:
+        return None if match["year"] else (_month_number(match["month"]), int(match["day"]))
+    match = GLOG.search(text) or SHORT_STAMP.search(text)
+    return (int(match["month"]), int(match["day"])) if match else None
+
+
+def has_year(text: str) -> bool:
+    """Returns whether a line has a date with its year."""
+    match = CTIME.search(text, 0, 200)
+    return find_stamp(text) is not None or (match is not None and match["year"] is not None)
+
+
+def _month_number(name: str) -> int:
+    return MONTHS.index(name) // 3 + 1
 
 
 class LineTimes:
@@ -94,7 +112,7 @@ class LineTimes:
             return found
         if match := CTIME.search(text, 0, 200):
             year = match["year"] or ""
-            month, day = MONTHS.index(match["month"]) // 3 + 1, int(match["day"])
+            month, day = _month_number(match["month"]), int(match["day"])
             stamp = f"{month:02}-{day:02} {match['clock']}"
             return find_stamp(f"{year}-{stamp}", self._dates.offset) if year else self._dates.find(stamp)
         if match := GLOG.search(text):

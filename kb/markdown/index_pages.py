@@ -250,7 +250,7 @@ def events_index(catalogue: Catalogue) -> str:
             link(e.name, f"events/{e.id}.md"),
             escape_text(e.severity),
             escape_text(e.entity),
-            ", ".join(format_entry_link(catalogue, "conditions", one.condition, up="") for one in e.signs),
+            ", ".join(format_entry_link(catalogue, "conditions", id_, up="") for id_ in e.conditions),
         )
         for e in catalogue.events.values()
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from skewscope.kb.markdown.labels import format_basis, format_entry_link
-from skewscope.kb.markdown.text import bullets, code, escape_text, heading, page, section
+from skewscope.kb.markdown.text import bullets, code, escape_text, heading, page, section, table
 from skewscope.kb.model import Catalogue, Event, Format, FormatLine
 
 
@@ -49,9 +49,19 @@ def event_page(event: Event, catalogue: Catalogue) -> str:
             bullets(f"{name}: {value}" for name, value in facts.items()),
             section("Sign of", bullets(_signs(event, catalogue))),
             section("Messages", bullets(map(code, event.patterns))),
+            section("Nothing, where there is also", bullets(map(code, event.unless))),
+            section("Codes", _codes_table(event, catalogue)),
             section("Samples", bullets(map(code, event.samples))),
         ]
     )
+
+
+def _codes_table(event: Event, catalogue: Catalogue) -> str:
+    rows = (
+        (escape_text(one.name), escape_text(one.severity), ", ".join(_signs(one, catalogue)), escape_text(one.first))
+        for one in event.by_code.values()
+    )
+    return table(("Code", "Severity", "Sign of", "Do first"), rows) if event.by_code else ""
 
 
 def _signs(event: Event, catalogue: Catalogue) -> Iterator[str]:

@@ -202,7 +202,7 @@ LINKS = {
     ),
 }
 
-RDMA_LINK, XID_79 = "formats/rdma-link.yaml", "events/nvidia-xid-79-fallen-off-the-bus.yaml"
+RDMA_LINK, XID = "formats/rdma-link.yaml", "events/nvidia-xid.yaml"
 SENSE = {
     "a pattern of a format that is cut off": Damage(
         RDMA_LINK, "netdev <netdev>}", "netdev <netdev>", "- pattern:", "an opening brace", "text with fields"
@@ -211,10 +211,14 @@ SENSE = {
         RDMA_LINK, "value: 1, labels", "value: 0, labels", "- lines: link mlx5_0", "value: 1", "what `gives` says"
     ),
     "a field of an event that nothing describes": Damage(
-        XID_79, 'Xid (<pci>): 79,"', 'Xid (<pc>): 79,"', "patterns:", "the field <pc>", "text with fields"
+        XID, '<pci>): <code>"', '<pc>): <code>"', "patterns:", "the field <pc>", "text with fields"
     ),
     "a line that an event does not match": Damage(
-        XID_79, 'samples:\n- "NVRM: Xid', 'samples:\n- "NVRM: Sid', '- "NVRM: Sid', "'NVRM: Sid", "a line that matches"
+        XID, 'samples:\n- "NVRM: Xid', 'samples:\n- "NVRM: Sid', '- "NVRM: Sid', "'NVRM: Sid", "a line that matches"
+    ),
+    "a code with two meanings": Damage(XID, '    "31": ', '    "13": "a test"\n    "31": ', '"13": "a test"', "13", "once"),
+    "a pattern of an event without words": Damage(
+        XID, "patterns:\n", 'patterns:\n- "<code>: <pci>"\n', '- "<code>', "no text between fields", "3 characters"
     ),
     "neither commands nor a reason for none": Damage(
         "mitigations/dual-home.yaml", block("mitigations/dual-home.yaml", "no_command"), "", "id:", "neither", "one of"

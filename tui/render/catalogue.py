@@ -241,6 +241,8 @@ def _event_lines(entry: Event, names: DisplayNames) -> list[Line]:
     out += fact_lines(("do first", entry.first), ("basis", entry.basis))
     out += bullet_lines("Sign of", (_condition_line(one.condition, one.shows, names) for one in entry.signs))
     out += bullet_lines("Messages", map(line, entry.patterns))
+    out += bullet_lines("Nothing, where there is also", map(line, entry.unless))
+    out += bullet_lines("Codes", (line(f"{one.name} · {one.severity}") for one in entry.by_code.values()))
     return out + bullet_lines("Samples", map(line, entry.samples))
 
 

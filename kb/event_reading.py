@@ -1,0 +1,91 @@
+"""Which events of the catalogue a line is. Pure; times and places are the reader's."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from skewscope.kb.line_patterns import MAX_COLUMNS, LinePattern
+from skewscope.kb.line_reading import compile_event, compile_unless
+from skewscope.kb.model import Event
+
+
+class FoundEvent(NamedTuple):
+    """An event in a line, with the labels that the line gives."""
+
+    event: Event
+    labels: Mapping[str, str]
+    is_retraction: bool = False
+    """Whether the line says that the event means nothing at its place."""
+
+
+@dataclass(frozen=True)
+class EventMatcher:
+    """Compares lines with one event."""
+
+    event: Event
+    patterns: tuple[LinePattern, ...]
+    unless: tuple[LinePattern, ...]
+
+    @classmethod
+    def of(cls, event: Event) -> "EventMatcher":
+        """Compiles the patterns of an event.
+
+        Raises:
+            PatternError: one is not well formed, or has a field that is not described.
+        """
+        return cls(event, compile_event(event), compile_unless(event))
+
+    def find(self, text: str) -> FoundEvent | None:
+        """Returns what a line is of the event: itself, one of its codes, what retracts it, or None."""
+        if (fields := _first_match(self.patterns, text)) is not None:
+            variant = _variant(self.event, fields)
+            return FoundEvent(variant, _labels(self.event, fields)) if variant is not None else None
+        fields = _first_match(self.unless, text)
+        return None if fields is None else FoundEvent(self.event, _labels(self.event, fields), is_retraction=True)
+
+    @property
+    def marks(self) -> set[str]:
+        """Literal texts of which each line that matches has one."""
+        return {pattern.mark for pattern in (*self.patterns, *self.unless)}
+
+
+@dataclass(frozen=True)
+class KnownEvents:
+    """Some events, behind one expression that passes over most lines."""
+
+    matchers: tuple[EventMatcher, ...]
+    marks: re.Pattern[str]
+    """Literal texts of which each line with an event has one."""
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> "KnownEvents":
+        """Compiles the patterns of events."""
+        matchers = tuple(map(EventMatcher.of, events))
+        marks = sorted({mark for each in matchers for mark in each.marks}, key=lambda mark: (-len(mark), mark))
+        return cls(matchers, re.compile("|".join(map(re.escape, marks)) or "(?!)"))
+
+    def find(self, text: str) -> list[FoundEvent]:
+        """Returns what events a line is or retracts, mostly none."""
+        if not self.marks.search(text, 0, MAX_COLUMNS):
+            return []
+        return [found for each in self.matchers if (found := each.find(text)) is not None]
+
+
+def _first_match(patterns: Iterable[LinePattern], text: str) -> dict[str, str] | None:
+    found = (pattern.find(text) for pattern in patterns)
+    return next((fields for fields in found if fields is not None), None)
+
+
+def _variant(event: Event, fields: Mapping[str, str]) -> Event | None:
+    """Returns the event of the code that a line has; None where such a line is none."""
+    words = [fields.get(name, "") for name in event.code]
+    for count in range(len(words), 0, -1):
+        if (coded := event.by_code.get(" ".join(words[:count]).strip())) is not None:
+            return coded
+    return None if event.codes and event.unlisted == "ignored" else event
+
+
+def _labels(event: Event, fields: Mapping[str, str]) -> dict[str, str]:
+    named = ((event.fields[name], text) for name, text in fields.items())
+    return {what.label: str(what.words.get(text, text)) for what, text in named if what.label}
