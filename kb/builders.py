@@ -213,13 +213,17 @@ def build_catalogue(values: Iterable[tuple[str, EntryValue]], version: str = "")
 
 def _count_of(event: Event) -> Signal:
     """Returns the signal that counts an event."""
-    judged = Judgement(
-        role="event",
-        bad="begins",
-        against=("nominal",),
-        nominal=0,
-        symptom=event.symptom or EVENT_SYMPTOM,
-        basis=event.basis,
+    judged = (
+        Judgement(
+            role="event",
+            bad="begins",
+            against=("nominal",),
+            nominal=0,
+            symptom=event.symptom or EVENT_SYMPTOM,
+            basis=event.basis,
+        )
+        if event.is_reported
+        else Judgement(role="event", bad="none", basis=event.basis)
     )
     return Signal(
         id=event.signal,
@@ -231,7 +235,7 @@ def _count_of(event: Event) -> Signal:
         dpu_access="host-only",
         fold="max",
         sources=MappingProxyType({}),
-        judged=judged if event.is_reported else None,
+        judged=judged,
         file=event.file,
     )
 

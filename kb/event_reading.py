@@ -45,9 +45,9 @@ class EventMatcher:
         return None if fields is None else FoundEvent(self.event, _labels(self.event, fields), is_retraction=True)
 
     @property
-    def marks(self) -> set[str]:
-        """Literal texts of which each line that matches has one."""
-        return {pattern.mark for pattern in (*self.patterns, *self.unless)}
+    def words(self) -> set[str]:
+        """Expressions of literal texts of which each line that matches has one."""
+        return {pattern.words for pattern in (*self.patterns, *self.unless)}
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,22 @@ class KnownEvents:
     """Some events, behind one expression that passes over most lines."""
 
     matchers: tuple[EventMatcher, ...]
-    marks: re.Pattern[str]
-    """Literal texts of which each line with an event has one."""
+    words: re.Pattern[str]
+    """Literal texts of which each line with an event has one. It has neither groups nor look-arounds."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "KnownEvents":
         """Compiles the patterns of events."""
         matchers = tuple(map(EventMatcher.of, events))
-        marks = sorted({mark for each in matchers for mark in each.marks}, key=lambda mark: (-len(mark), mark))
-        return cls(matchers, re.compile("|".join(map(re.escape, marks)) or "(?!)"))
+        words = sorted({text for each in matchers for text in each.words}, key=lambda text: (-len(text), text))
+        return cls(matchers, re.compile("|".join(words) or "[^\\s\\S]"))
 
     def find(self, text: str) -> list[FoundEvent]:
         """Returns what events a line is or retracts, mostly none."""
-        if not self.marks.search(text, 0, MAX_COLUMNS):
-            return []
+        return self.compare(text) if self.words.search(text, 0, MAX_COLUMNS) else []
+
+    def compare(self, text: str) -> list[FoundEvent]:
+        """Returns the same of a line that has the words of some event."""
         return [found for each in self.matchers if (found := each.find(text)) is not None]
 
 

@@ -27,6 +27,8 @@ SHAPES: Mapping[str, str] = {
 POD_ENDING = re.compile(r"(?:-[0-9a-f]{6,10})?-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|\d{1,4}|[a-z0-9]{5})$")
 """What Kubernetes appends to the name of a Deployment, a StatefulSet or another owner for each of its pods."""
 ANYTHING = r".{0,1000}?"
+BLANK = "\n"
+"""Stands for any number of blanks between literal texts; no line has one."""
 TOKEN = re.compile(
     r"(?P<double><<|>>|\{\{|\}\})|<(?P<field>[a-z][a-z0-9_]*)>|(?P<open>\{)|(?P<close>\})|(?P<any>\.\.\.)|(?P<blank>\s+)"
 )
@@ -46,6 +48,8 @@ class LinePattern:
     mark: str
     """Literal text that each matching line contains; '' where there is too little of it."""
     fields: tuple[str, ...]
+    words: str = ""
+    """An expression of the longest literal text, blanks included, that each matching line contains."""
 
     def find(self, text: str) -> dict[str, str] | None:
         """Returns the texts of the fields that a line has, by name; None where the line does not match."""
@@ -68,12 +72,14 @@ def compile_pattern(text: str, shapes: tuple[tuple[str, str], ...] = (), *, whol
         PatternError: it is not well formed.
     """
     known, fields, parts, literal, literals = dict(shapes), [], [], "", [""]
+    runs: list[list[str]] = [[]]
     depth = position = 0
     for token in TOKEN.finditer(text):
         plain = text[position : token.start()]
         position = token.end()
         parts.append(re.escape(plain))
         literals[-1] += plain if not depth else ""
+        runs[-1].append(plain if not depth else "")
         if name := token["field"]:
             if name in fields:
                 raise PatternError(f"the field <{name}> stands twice, once was expected")
@@ -82,6 +88,7 @@ def compile_pattern(text: str, shapes: tuple[tuple[str, str], ...] = (), *, whol
         elif token["double"]:
             parts.append(re.escape(token["double"][0]))
             literals[-1] += token["double"][0] if not depth else ""
+            runs[-1].append(token["double"][0] if not depth else "")
             continue
         elif token["open"] or token["close"]:
             depth += 1 if token["open"] else -1
@@ -91,9 +98,14 @@ def compile_pattern(text: str, shapes: tuple[tuple[str, str], ...] = (), *, whol
         else:
             parts.append(ANYTHING if token["any"] else r"\s+")
         literals.append("")
+        if token["blank"] and not depth:
+            runs[-1].append(BLANK)
+        else:
+            runs.append([])
     literal = text[position:]
     parts.append(re.escape(literal))
     literals[-1] += literal if not depth else ""
+    runs[-1].append(literal if not depth else "")
     if depth:
         raise PatternError("an opening brace without its end")
     body = "".join(parts)
@@ -101,7 +113,14 @@ def compile_pattern(text: str, shapes: tuple[tuple[str, str], ...] = (), *, whol
         raise PatternError("no text and no field")
     mark = max(literals, key=len)
     expression = re.compile(rf"^\s*{body}\s*$" if whole else _bounded(text, body))
-    return LinePattern(expression, mark if len(mark) >= MIN_MARK else "", tuple(fields))
+    words = _words(max(runs, key=lambda run: len("".join(run).strip())))
+    return LinePattern(expression, mark if len(mark) >= MIN_MARK else "", tuple(fields), words)
+
+
+def _words(run: list[str]) -> str:
+    """Returns the expression of literal texts and the blanks between them; '' where they are too short."""
+    text = re.sub(f"{BLANK}+", BLANK, "".join(run).strip(BLANK))
+    return r"[ \t]+".join(map(re.escape, text.split(BLANK))) if len(text) >= MIN_MARK else ""
 
 
 def _bounded(text: str, body: str) -> str:

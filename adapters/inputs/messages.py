@@ -3,17 +3,17 @@
 The first message of each kind and place is kept as a label of its series: the words are the evidence.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, wraps
+from functools import wraps
 from io import BufferedReader
 from typing import cast
 
+from skewscope.adapters.formats.line_filter import select_lines
 from skewscope.adapters.formats.log_envelope import find_host, unwrap_record
 from skewscope.adapters.formats.log_lines import decode_line
 from skewscope.adapters.inputs.file_origin import find_node, find_server
-from skewscope.adapters.inputs.labelled import Labels, LabelledSeries, SeriesCollector
+from skewscope.adapters.inputs.labelled import LabelledSeries, Labels, SeriesCollector
 from skewscope.adapters.inputs.reader import SeriesReader
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import find_job
@@ -27,6 +27,8 @@ MAX_PLACES = 1000
 """Places of one event in one file; what more of them there are is counted at none."""
 MAX_MESSAGES = 100_000
 """Messages of one file that are read."""
+BATCH_LINES = 4096
+"""Lines that are looked through at a time."""
 
 
 @dataclass
@@ -36,23 +38,38 @@ class MessageReader:
     file: str
     labels: Mapping[str, str]
     times: LineTimes
+    _waiting: list[tuple[int, str, float]] = field(default_factory=list)
+    """Lines that are not looked at yet: number, text, time."""
     _messages: dict[tuple[str, Labels], "_Message"] = field(default_factory=dict)
     _retracted: list[FoundEvent] = field(default_factory=list)
 
     def read_line(self, number: int, text: str) -> None:
-        """Counts the messages of a line; the times have read it before."""
-        for found in known_events().find(text):
-            if found.is_retraction:
-                if len(self._retracted) < MAX_PLACES:
-                    self._retracted.append(found)
-                continue
-            place = {**self._place_of(found.event, found.labels, find_host(text)), **found.labels}
-            key = found.event.id, tuple(sorted(place.items()))
-            message = self._messages.get(key)
-            if message is None and len(self._messages) < MAX_PLACES:
-                message = self._messages[key] = _Message(found.event, text.strip()[:MAX_TEXT], number)
-            if message is not None:
-                message.times.append(self.times.now)
+        """Takes a line in; the times have read it before."""
+        self._waiting.append((number, text, self.times.now))
+        if len(self._waiting) >= BATCH_LINES:
+            self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        """Counts the messages of the lines that were taken in."""
+        known, waiting = known_events(), self._waiting
+        self._waiting = []
+        for place in select_lines(known.words, [text for _, text, _ in waiting]):
+            number, text, time = waiting[place]
+            for found in known.compare(text):
+                self._count(found, number, text, time)
+
+    def _count(self, found: FoundEvent, number: int, text: str, time: float) -> None:
+        if found.is_retraction:
+            if len(self._retracted) < MAX_PLACES:
+                self._retracted.append(found)
+            return
+        place = {**self._place_of(found.event, found.labels, find_host(text)), **found.labels}
+        key = found.event.id, tuple(sorted(place.items()))
+        message = self._messages.get(key)
+        if message is None and len(self._messages) < MAX_PLACES:
+            message = self._messages[key] = _Message(found.event, text.strip()[:MAX_TEXT], number)
+        if message is not None:
+            message.times.append(time)
 
     def _place_of(self, event: Event, labels: Mapping[str, str], host: str) -> dict[str, str]:
         """Returns the labels of what the file, or a line of a host, is of, as far as a message does not say it."""
@@ -67,6 +84,7 @@ class MessageReader:
     @property
     def remarks(self) -> list[str]:
         """What was written that says nothing by itself, each message once."""
+        self._count_waiting()
         return sorted({one.event.name for one in self._messages.values() if not one.event.is_reported})
 
     @property
@@ -76,6 +94,7 @@ class MessageReader:
 
     def _valid(self) -> Iterator[tuple[dict[str, str], "_Message"]]:
         """Yields the messages with their places, without those that another one says mean nothing."""
+        self._count_waiting()
         for (_, place), message in self._messages.items():
             if not any(_retracts(one, message.event, dict(place)) for one in self._retracted):
                 yield dict(place), message
@@ -124,33 +143,35 @@ class _MarkedLines:
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
-        self._marks = _mark_bytes()
-        self._kept: list[bytes] = []
+        self._waiting: list[str] = []
+        self._kept: list[str] = []
 
     def readline(self, size: int = -1) -> bytes:
         """Returns the next line, as the stream does."""
         line = self._file.readline(size)
-        if self._marks.search(line) and len(self._kept) < MAX_MESSAGES:
-            self._kept.append(line)
+        self._waiting.append(decode_line(line))
+        if len(self._waiting) >= BATCH_LINES:
+            self._keep()
         return line
+
+    def _keep(self) -> None:
+        lines, self._waiting = self._waiting, []
+        places = select_lines(known_events().words, lines)
+        self._kept += [lines[place] for place in places[: MAX_MESSAGES - len(self._kept)]]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)
 
     def messages(self, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
         """Returns the series of the messages among the lines that were read."""
+        self._keep()
         times = LineTimes(labels, name, 0.0)
         reader = MessageReader(name, labels, times)
         for number, line in enumerate(self._kept):
-            text = unwrap_record(decode_line(line))
+            text = unwrap_record(line)
             times.read(text)
             reader.read_line(number, text)
         return reader.series()
-
-
-@cache
-def _mark_bytes() -> re.Pattern[bytes]:
-    return re.compile(known_events().marks.pattern.encode())
 
 
 def metric_of(signal: str) -> str:

@@ -35,7 +35,7 @@ def patterns_of_an_event_compile(entry: CatalogueEntry) -> Problems:
         yield entry.document.problem(("patterns",), str(error), "text with fields such as <name>")
         return
     for number, pattern in enumerate(matcher.patterns):
-        if not pattern.mark:
+        if not pattern.words:
             found = f"{entry.value.patterns[number]!r}, in which no text between fields is long"
             yield entry.document.problem(("patterns", number), found, f"{MIN_MARK} characters that each such line has")
 
