@@ -217,7 +217,7 @@ SENSE = {
         XID, 'samples:\n- "NVRM: Xid', 'samples:\n- "NVRM: Sid', '- "NVRM: Sid', "'NVRM: Sid", "a line that matches"
     ),
     "a code with two meanings": Damage(
-        XID, '    "31": ', '    "13": "a test"\n    "31": ', '"13": "a test"', "13", "once"
+        XID, '    "14": ', '    "13": "a test"\n    "14": ', '"13": "a test"', "'13' again", "each code once"
     ),
     "a pattern of an event without words": Damage(
         XID, "patterns:\n", 'patterns:\n- "<code>: <pci>"\n', '- "<code>', "no text between fields", "3 characters"
