@@ -16,7 +16,7 @@ STEP_PARTS = {"number": "", "duration": "s", "rate": "1/s", "samples": ""}
 """Parts of a step, and the unit of each; '' for none."""
 
 
-QUANTITY = re.compile(r"(?P<number>[-+]?\d+(?:\.\d+)?) ?(?P<unit>[A-Za-z%/]*)")
+QUANTITY = re.compile(r"(?P<number>[-+]?\d+(?:\.\d+)?) ?(?P<unit>[A-Za-z%/°]*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ MAX_COLUMNS = 100
 SEPARATORS = "\t|,;"
 CLOCK = re.compile(r"\s*(?P<clock>\d{1,2}:\d\d:\d\d(?: [AP]M)?)\s+")
 WORD = re.compile(r"\S+")
+RULE = re.compile(r"[\s|+=_-]*")
+"""A line drawn below a header."""
 WIDE_GAP = re.compile(r"\s{2,}")
 
 
@@ -126,11 +128,14 @@ class TablePattern:
         self._needed, self._columns, self._unless = line.table, dict(line.columns), line.unless
         self._shapes = {name: re.compile(text) for name, text in shapes.items()}
         self._header: TableHeader | None = None
+        self._has_row = False
+        """Whether the newest header has a row: lines between them explain the columns."""
 
     def find(self, text: str) -> dict[str, str] | None:
         """Returns the texts of the fields that a row has, nothing for a header; None for lines outside of the table."""
         if (header := find_header(text, self._needed, tuple(self._columns.values()))) is not None:
             self._header = None if any(word in text for word in self._unless) else header
+            self._has_row = False
             return None if self._header is None else {}
         if self._header is None:
             return None
@@ -140,4 +145,9 @@ class TablePattern:
                 self._header = None
             return None
         named = ((field, cells.get(column, "")) for field, column in self._columns.items())
-        return {field: cell for field, cell in named if cell and self._shapes[field].fullmatch(cell)} or None
+        found = {field: cell for field, cell in named if cell and self._shapes[field].fullmatch(cell)}
+        if found:
+            self._has_row = True
+        elif self._has_row and not RULE.fullmatch(text):
+            self._header = None
+        return found or None

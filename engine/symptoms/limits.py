@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.deviation import LIMIT, TOTAL, Deviation
 from skewscope.engine.symptoms.samples import NewSamples
@@ -21,7 +22,10 @@ MIN_TOTAL = 1000.0
 """What was carried since the counters began, of which a share is taken (judgement: of less, ten errors are a
 hundredth)."""
 MIN_SIBLINGS = 3
-"""Siblings that all differ from the odd one (judgement, as of states)."""
+"""Siblings of the odd one (judgement, as of states)..."""
+MIN_COUNT, TIMES_NEXT = 100.0, 10.0
+"""...which has at least so many errors, and so many times those of the next one (judgement: some come with each start
+of a link)."""
 SIBLING_KINDS = frozenset({"port", "gpu"})
 LIMITED_ROLES = frozenset({"health", "utilisation", "pressure"})
 """Roles of which the nominal value is a limit, and not the only good value."""
@@ -122,30 +126,41 @@ class Limits:
             yield self._deviation(n, TOTAL, float(latest[self.at[n]]), float(allowed[n]))
 
     def _odd_siblings(self) -> Iterator[Deviation]:
-        """Yields what one link of a node has and its siblings do not, where one reading is all that there is.
+        """Yields what one port or GPU of a node has and its siblings do not, where one reading is all that there is.
 
-        Errors since the counters began, of which the others have none; a lower speed than that of all others.
+        Errors and losses since the counters began, of which most others have none; a lower speed than that of all.
         """
-        cells, links = self.cells, defaultdict(list)
+        for cells in self._list_siblings().values():
+            by_place: dict[Entity, float] = defaultdict(float)
+            for cell in cells:
+                by_place[self.cells.places[cell]] += float(self.cells.state.latest[self.cells.series[cell]])
+            if len(by_place) <= MIN_SIBLINGS:
+                continue
+            is_sum = bool(self.cells.is_counter[cells[0]])
+            place, *rest = sorted(by_place, key=lambda one: by_place[one], reverse=is_sum)
+            others, now = [by_place[one] for one in rest], by_place[place]
+            usual, least = float(np.median(others)), self.cells.judgement(cells[0]).least
+            if is_sum and usual == 0 and now >= max(MIN_COUNT, TIMES_NEXT * others[0]):
+                form, direction = TOTAL, "begins" if self.cells.judgement(cells[0]).bad == "begins" else "up"
+            elif not is_sum and now * (1 + least) < min(others):
+                form, direction = LIMIT, "down"
+            else:
+                continue
+            text = f"{usual:g} is the median of its {len(rest)} siblings"
+            since = float(self.cells.time[cells[0]])
+            yield Deviation(self.cells.signals[cells[0]], place, form, direction, since, now, usual, text)
+
+    def _list_siblings(self) -> dict[tuple[str, str], list[int]]:
+        """Returns the cells of one reading that are compared with siblings, by signal and node."""
+        cells = self.cells
+        links: dict[tuple[str, str], list[int]] = defaultdict(list)
         for n, place in enumerate(cells.places):
             if place.kind in SIBLING_KINDS and not np.isnan(cells.time[n]):
                 judged = cells.judgement(n)
-                is_sum = judged.role == "errors" and cells.is_counter[n] and np.isnan(cells.value[n])
+                is_sum = judged.role in ("errors", "loss") and cells.is_counter[n] and np.isnan(cells.value[n])
                 if is_sum or (judged.role == "capacity" and "siblings" in judged.against):
                     links[cells.signals[n].id, place.name.partition("/")[0]].append(n)
-        for some in links.values():
-            value = cells.state.latest[cells.series[some]]
-            others = float(np.median(value))
-            odd = np.flatnonzero(value != others)
-            if len(some) <= MIN_SIBLINGS or len(odd) != 1:
-                continue
-            cell, now = some[int(odd[0])], float(value[odd[0]])
-            is_sum = bool(cells.is_counter[cell])
-            if (is_sum and others == 0) or (not is_sum and now * (1 + cells.judgement(cell).least) < others):
-                form, direction = (TOTAL, "begins") if is_sum else (LIMIT, "down")
-                text = f"{others:g} at each of its {len(some) - 1} siblings"
-                signal, place = cells.signals[cell], cells.places[cell]
-                yield Deviation(signal, place, form, direction, float(cells.time[cell]), now, others, text)
+        return links
 
     def _deviation(self, n: int, form: str, value: float, allowed: float) -> Deviation:
         cell, whole = int(self.at[n]), int(self._whole[n])

@@ -79,7 +79,10 @@ def read_ports(signal, values):
         ("port.speed", (1e11, 1e11, 4e11, 1e11), []),
         ("port.speed", (4e11, 1e11, 1e11, 4e11, 4e11), []),
         ("port.rx_symbol_err", (0, 64000, 0, 0), [("new-errors", "s/p1")]),
-        ("port.rx_symbol_err", (3, 64000, 0, 0), []),
+        ("port.rx_symbol_err", (3, 64000, 0, 0), [("new-errors", "s/p1")]),
+        ("port.rx_symbol_err", (9000, 64000, 0, 0), []),
+        ("port.rx_symbol_err", (0, 60, 0, 0), []),
+        ("port.tx_discards", (0, 0, 0, 40112233), [("packet-loss", "s/p3")]),
         ("port.rx_symbol_err", (64000,), []),
     ],
 )
