@@ -17,7 +17,8 @@ import numpy as np
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
-from skewscope.adapters.inputs.file_origin import find_node, join_notes
+from skewscope.adapters.inputs.counter_dumps import READING_S
+from skewscope.adapters.inputs.file_origin import OWN_TIME, find_node, join_notes, own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.kb.problems import InputError, Problem
 
@@ -82,6 +83,8 @@ ONLY_GPU = "0"
 MAX_DAMAGED = 0.01
 """Share of rows with too few or too many cells that is left out with a note; with more, the file is no such log."""
 TIME = "timestamp"
+GPU_COLUMNS = frozenset(("index", "uuid", "pci.bus_id"))
+"""Columns that tell GPUs apart."""
 KNOWN = re.compile(r"(?:utilization|clocks|power|temperature|memory|clocks_event_reasons|ecc\.errors|pcie)\.[\w.]+")
 
 
@@ -120,6 +123,8 @@ class CsvReader:
     """Line and description of each row whose cells are not those of the header."""
     is_of_one_gpu: bool = False
     """Whether no column names the GPU of a row."""
+    untimed: list[set[str]] = field(default_factory=list)
+    """The GPUs of each poll whose rows have no time."""
     times: list[float] = field(default_factory=list)
     """Time of each row whose GPU no column names."""
     first_close: int = 0
@@ -162,7 +167,7 @@ class CsvReader:
             InputError: its time or GPU is missing.
         """
         known = {column.name: cell for column, cell in zip(self.columns, cells, strict=True)}
-        time = find_stamp(known[TIME], self.offset)
+        time = find_stamp(known[TIME], self.offset) if TIME in known else self._next_time(known)
         if time is None:
             raise self.input_error(
                 number, f"the timestamp {known['timestamp']!r:.40}", "one such as 2026/11/22 10:00:00.123"
@@ -182,9 +187,21 @@ class CsvReader:
         if mask is not None:
             self.collector.add(REASONS, place, time, mask, number)
         for column, cell in zip(self.columns, cells, strict=True):
-            if column.name not in IDENTITY and (found := parse_cell(column, cell)):
+            if column.name not in IDENTITY and not is_reason(column) and (found := parse_cell(column, cell)):
                 metric, value = found
                 self.collector.add(metric, place, time, value, number)
+
+    def _next_time(self, known: Mapping[str, str]) -> float:
+        """Returns the time of a row without one: a GPU that comes again begins the next poll."""
+        gpu = next((known[name] for name in GPU_COLUMNS if known.get(name)), ONLY_GPU)
+        self.untimed.append(set() if not self.untimed or gpu in self.untimed[-1] else self.untimed.pop())
+        self.untimed[-1].add(gpu)
+        return own_time(self.file) + READING_S * (len(self.untimed) - 1)
+
+    def time_note(self) -> str:
+        """Returns what is taken for the times of rows without any; '' where they have some."""
+        more = f", and {READING_S:g} s between polls" if len(self.untimed) > 1 else ""
+        return f"{OWN_TIME}{more}" if self.untimed else ""
 
     def check_rows(self) -> None:
         """Checks that each row whose GPU no column names is a poll of its own.
@@ -205,12 +222,10 @@ class CsvReader:
         """Uses the columns of a header for the rows that follow.
 
         Raises:
-            InputError: it has no time.
+            InputError: it has too many columns, or two of one name.
         """
         names = [column.name for column in columns]
-        if TIME not in names:
-            raise self.input_error(number, "no column timestamp", "the time of each row")
-        self.is_of_one_gpu = not {"index", "uuid", "pci.bus_id"} & set(names) and not self.labels.get("gpu")
+        self.is_of_one_gpu = not GPU_COLUMNS & set(names) and not self.labels.get("gpu")
         if len(names) > MAX_COLUMNS or len(set(names)) < len(names):
             raise self.input_error(number, "too many columns, or two of one name", f"at most {MAX_COLUMNS} names")
         self.columns = [
@@ -241,6 +256,12 @@ def parse_cell(column: Column, cell: str) -> tuple[str, float] | None:
     bare = next((unit for start, unit in BARE_UNITS.items() if column.name.startswith(start)), "")
     ending, factor = UNITS.get(match["unit"] or column.unit or bare, ("", 1.0))
     return f"{stem}_{ending}" if ending else stem, float(match["number"]) * factor
+
+
+def is_reason(column: Column) -> bool:
+    """Returns whether a column has one reason, which the mask of all reasons has too."""
+    match = REASON.fullmatch(column.name)
+    return bool(match and match["reason"] in REASON_BITS)
 
 
 def read_reasons(columns: Sequence[Column], cells: Sequence[str]) -> float | None:
@@ -317,6 +338,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         f"ends inside a row (line {cut[0]}), which is left out" if cut else "",
         _damage_note(reader.damaged),
         reader.message_note(),
+        reader.time_note(),
         f"no column index: taken for GPU {ONLY_GPU}" if reader.is_of_one_gpu else "",
         "" if has_host else unnamed,
     )

@@ -182,6 +182,8 @@ class TextReader:
         if "pod" in labels and not labels.keys() & {"node", "instance", "replica"}:
             labels["instance"] = labels["pod"]
         if one.signal.startswith(EVENT_PREFIX):
+            if not one.value:
+                return
             labels["message"] = text.strip()[:MAX_TEXT]
         if one.adds:
             key = one.signal, tuple(sorted(labels.items())), time

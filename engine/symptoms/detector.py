@@ -191,8 +191,9 @@ class SymptomDetector:
             np.flatnonzero(one >= 0) for one in (self._ties.given, self._load_series, self._pool, self._load_pool)
         )
         parts = (self.progress, self.steps, self.errors, self.states, self.paths, self.requests, self.silences)
-        for part in (*parts, self.events, self.limits):
+        for part in (*parts, self.events):
             part.grow()
+        self.limits.grow(self._ties)
         self.capacities.grow(self._ties)
         self.stalls.grow()
         if self.links is not None:

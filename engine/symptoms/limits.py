@@ -14,6 +14,7 @@ from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.deviation import LIMIT, TOTAL, Deviation
+from skewscope.engine.symptoms.relations import CellRelations
 from skewscope.engine.symptoms.samples import NewSamples
 
 HELD_S = 30.0
@@ -43,15 +44,17 @@ class Limits:
     def __post_init__(self) -> None:
         self._place, self._whole = np.empty(0, np.intp), np.empty(0, np.intp)
         """[cell] position among those with a limit, or -1; the cell of which each is a share, or -1."""
-        self._limit, self._sign, self._floor = (np.empty(0) for _ in range(3))
+        self._limit, self._sign, self._floor, self._load = (np.empty(0) for _ in range(4))
+        self._given: Index = np.empty(0, np.intp)
+        """The cell that must show load, more than `_load`, or -1."""
         self._is_share: Mask = np.empty(0, bool)
         self._since, self._value, self._allowed = (np.empty(0) for _ in range(3))
         self._was_good: Mask = np.empty(0, bool)
         self._is_over = False
         """Whether the data has ended."""
 
-    def grow(self) -> None:
-        """Makes room for new cells."""
+    def grow(self, ties: CellRelations) -> None:
+        """Makes room for new cells, whose loads are those of `ties`."""
         cells = self.cells
         size, before = len(cells), len(self.at)
         by_place = {(cells.signals[n].id, cells.places[n]): n for n in reversed(range(size))}
@@ -63,6 +66,7 @@ class Limits:
         self._whole = np.array(
             [by_place.get((one.share_of, cells.places[n]), -1) for n, one in zip(at, judged, strict=True)], np.intp
         )
+        self._given, self._load = ties.given[self.at], ties.load[self.at]
         self._is_share = np.array([bool(one.share_of) for one in judged], bool)
         self._limit = np.array([one.most_share or one.nominal or 0.0 for one in judged])
         self._sign = np.array([-1.0 if one.bad == "down" else 1.0 for one in judged])
@@ -84,7 +88,9 @@ class Limits:
         if not len(at):
             return
         allowed = self._limit[at] * self._wholes(at, self.cells.value)
-        known = ~np.isnan(value) & ~np.isnan(allowed)
+        with np.errstate(invalid="ignore"):
+            is_idle = (self._given[at] >= 0) & ~(self.cells.value[self._given[at]] > self._load[at])
+        known = ~np.isnan(value) & ~np.isnan(allowed) & ~is_idle
         beyond = known & (self._sign[at] * (value - allowed) > 0) & (value >= self._floor[at])
         good = at[known & ~beyond]
         self._since[good], self._was_good[good] = np.nan, True

@@ -537,7 +537,7 @@ def test_damage_is_told_with_file_and_line_what_was_found_and_what_was_expected(
     assert told, "\n".join(map(str, problems))
     assert all(p.file.startswith(str(copy)) for p in problems)
     # Damage to one file is no reproach to many.
-    assert len({p.file for p in problems}) <= 2
+    assert len({p.file for p in problems}) <= 3
 
 
 @pytest.mark.parametrize("what", {**SHAPE, **YAML, **LINKS})

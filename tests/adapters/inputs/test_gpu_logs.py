@@ -115,6 +115,20 @@ def test_units_may_be_in_the_header_alone_or_nowhere():
     assert samples(read(nvidia_smi, f"{row}\n", query="timestamp,index,clocks.sm,power.draw")) == expected
 
 
+def test_rows_without_a_time_have_that_of_the_file_one_second_between_polls():
+    header = "index, temperature.gpu, clocks_throttle_reasons.sw_thermal_slowdown"
+    found = read(nvidia_smi, f"{header}\n0, 60, Active\n1, 61, Not Active\n0, 62, Not Active\n")
+    values = {(one.metric, dict(one.labels)["gpu"]): one.values.tolist() for one in found}
+    assert values == {
+        ("nvidia_smi_temperature_gpu", "0"): [60, 62],
+        ("nvidia_smi_temperature_gpu", "1"): [61],
+        ("nvidia_smi_clocks_event_reasons_active", "0"): [32, 0],
+        ("nvidia_smi_clocks_event_reasons_active", "1"): [0],
+    }
+    assert [one.times[-1] - one.times[0] for one in found if dict(one.labels)["gpu"] == "0"] == [1.0, 1.0]
+    assert "no line has a time" in found[0].note
+
+
 def test_a_column_stands_for_one_that_was_not_asked_for():
     text = "timestamp, index, clocks.gr [MHz], power.draw.instant [W]\n2026/11/22 10:00:00.000, 0, 1410 MHz, 70.00 W\n"
     assert {metric for metric, _ in samples(read(nvidia_smi, text))} == {
@@ -127,7 +141,6 @@ def test_a_column_stands_for_one_that_was_not_asked_for():
     ("text", "message"),
     [
         ("2026/11/22 10:00:00.000, 0, 1410 MHz\n", r"n0\.csv:1: .*before any header.*without noheader"),
-        ("index, clocks.sm [MHz]\n0, 1410 MHz\n", r"n0\.csv:1: .*no column timestamp"),
         (
             "timestamp, clocks.sm [MHz]\n2026/11/22 10:00:00.000, 1410 MHz\n2026/11/22 10:00:00.003, 1980 MHz\n",
             r"n0\.csv:3: .*no column index or uuid, and two rows within",

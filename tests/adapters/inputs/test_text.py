@@ -242,3 +242,8 @@ def test_a_text_that_has_nothing_to_judge_is_read_and_said_to_be_too_little(tmp_
     done = CliRunner().invoke(cli, ["diagnose", str(file), "--no-progress"])
     assert (done.exit_code, done.stdout) == (3, "")
     assert "1 lines of log of nccl" in done.stderr
+
+
+def test_a_state_that_is_no_trouble_is_no_event():
+    text = b"Operational Info\nState : Active\nStatus Opcode : 0\n"
+    assert {one.metric for one in read_series(io.BytesIO(text), "x.txt", {})} == {"skewscope_port_carrier"}

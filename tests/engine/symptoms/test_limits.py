@@ -97,6 +97,14 @@ def test_a_fault_that_is_there_at_the_first_reading_is_told(value, named):
     assert [one.condition for one in conclude(world)] == named
 
 
+@pytest.mark.parametrize(("use", "lanes", "named"), [(90, 8, ["lost-capacity"]), (0, 8, []), (90, 16, [])])
+def test_a_link_of_a_busy_gpu_has_all_its_lanes(use, lanes, named):
+    world = SymptomWorld()
+    at = "gpu", "n0/gpu0"
+    world.tick({BUSY: use, ("gpu.pcie_width", *at): lanes, ("gpu.pcie_max_width", *at): 16.0})
+    assert [one.condition for one in conclude(world)] == named
+
+
 def run_gpu(idle_clock, busy_clock):
     world = SymptomWorld()
     for n in range(60):
