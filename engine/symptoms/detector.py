@@ -13,6 +13,7 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, Index, Mask, widen
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
+from skewscope.engine.symptoms.capacity_falls import CapacityFalls
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.deviation import MOVING, PAST, PEERS, START, Deviation, DeviationKey
 from skewscope.engine.symptoms.errors import ErrorBursts
@@ -78,6 +79,7 @@ class SymptomDetector:
         self.events = EventReports(self.cells)
         self.limits = Limits(self.cells)
         self.capacities = LoadedCapacity(self.cells)
+        self.falls = CapacityFalls(self.cells)
         self.paths = IdlePaths(self.cells)
         links = find_parallel_links(self.topology)
         self.links = UnevenLinks(self.cells, links) if links else None
@@ -137,6 +139,7 @@ class SymptomDetector:
             self.events.step(t, new)
             self.limits.step(new)
             self.capacities.step(new)
+            self.falls.step(new)
             self.stalls.step(new, self.shifts)
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
@@ -195,6 +198,7 @@ class SymptomDetector:
             part.grow()
         self.limits.grow(self._ties)
         self.capacities.grow(self._ties)
+        self.falls.grow(self._ties)
         self.stalls.grow()
         if self.links is not None:
             self.links.grow()
@@ -302,6 +306,7 @@ class SymptomDetector:
     # --- deviations
 
     def _active(self) -> Iterator[Deviation]:
+        yield from self.falls.deviations()
         yield from self._past_deviations()
         yield from self._peer_deviations()
         yield from self.paths.deviations()

@@ -8,6 +8,7 @@ import numpy as np
 
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.transfer import EntityPlaces, Places, copy_fields, copy_items, match_places
+from skewscope.engine.symptoms.capacity_falls import ARRAYS as FALLS
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.detector import SymptomDetector
 from skewscope.engine.symptoms.levels import KEPT, SPARSE, LevelShifts
@@ -32,6 +33,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "stalls": STALLS,
     "limits": LIMITS,
     "capacities": CAPACITIES,
+    "falls": FALLS,
     "paths": ("_run", "_little", "_is_idle", "_is_little", "_since", "_before", "_little_since"),
 }
 """Arrays of the parts of a detector that judge some of the cells, [cell that it judges]."""

@@ -118,3 +118,46 @@ def test_a_clock_that_never_comes_near_what_the_gpu_reaches_is_held_down(clocks,
     found = run_gpu(*clocks)
     assert [one.condition for one in found] == named
     assert all("under load is 1,020 MHz" in one.summary and "it reaches 1,410 MHz" in one.summary for one in found)
+
+
+CORES, WORK = ("host.cpu_clock", "node", "n0"), ("host.cpu_util", "node", "n0")
+
+
+def names(world):
+    return [one.condition for one in world.incidents()]
+
+
+@pytest.mark.parametrize(
+    ("clock", "load", "before", "after", "named"),
+    [
+        (CLOCK, BUSY, (1155.0, 12.0), (210.0, 36.0), ["lost-clock"]),
+        (CORES, WORK, (3500.0, 0.6), (900.0, 0.6), ["lost-clock"]),
+        (CLOCK, BUSY, (1410.0, 40.0), (1100.0, 41.0), ["lost-clock"]),
+        # Less work, or none: a governor takes the clock back.
+        (CLOCK, BUSY, (1410.0, 60.0), (210.0, 10.0), []),
+        (CLOCK, BUSY, (1410.0, 60.0), (210.0, 0.0), []),
+        # More work takes the clock to what the power allows.
+        (CLOCK, BUSY, (1980.0, 5.0), (1200.0, 60.0), []),
+        (CLOCK, BUSY, (1410.0, 40.0), (1300.0, 41.0), []),
+    ],
+)
+def test_a_clock_that_falls_while_its_load_does_not_counts_at_any_use(clock, load, before, after, named):
+    world = SymptomWorld()
+    for n in range(60):
+        value, use = before if n < 30 else after
+        world.tick({clock: value + n % 3, load: use}, pause=5.0)
+    assert names(world) == named
+
+
+def test_a_clock_that_went_down_at_the_same_use_before_is_that_of_a_governor():
+    world = SymptomWorld()
+    for n in range(80):
+        world.tick({CLOCK: 210.0 if n % 20 >= 17 or n >= 60 else 1410.0, BUSY: 30.0}, pause=5.0)
+    assert names(world) == []
+
+
+def test_a_clock_that_comes_back_is_no_longer_lost():
+    world = SymptomWorld()
+    for n in range(90):
+        world.tick({CLOCK: 700.0 if 30 <= n < 45 else 1410.0, BUSY: 30.0}, pause=5.0)
+    assert [one.resolved_at is not None for one in world.incidents()] == [True]
