@@ -85,7 +85,10 @@ MAX_DAMAGED = 0.01
 TIME = "timestamp"
 GPU_COLUMNS = frozenset(("index", "uuid", "pci.bus_id"))
 """Columns that tell GPUs apart."""
-KNOWN = re.compile(r"(?:utilization|clocks|power|temperature|memory|clocks_event_reasons|ecc\.errors|pcie)\.[\w.]+")
+KNOWN = re.compile(
+    r"(?:utilization|clocks|(?:enforced\.)?power|temperature|memory|clocks_event_reasons(?:_counters)?|ecc\.errors|pcie)"
+    r"\.[\w.]+"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -393,3 +393,19 @@ def test_columns_of_one_reason_each_become_the_mask_of_reasons():
     found = nvidia_smi.read_series(io.BytesIO(text.encode()), "n0.csv", {})
     (mask,) = (one for one in found if one.metric == nvidia_smi.REASONS)
     assert mask.values.tolist() == [32.0, 96.0, 0.0]
+
+
+LIMITS = """\
+timestamp, index, power.draw [W], enforced.power.limit [W], power.default_limit [W], \
+clocks_event_reasons_counters.sw_thermal_slowdown [us]
+2026/11/22 10:00:00.000, 0, 349.50 W, 350.00 W, 700.00 W, 1000 us
+"""
+
+
+def test_limits_of_power_and_times_of_reasons_are_signals_of_the_gpu(tmp_path):
+    path = record(tmp_path, [{"kind": "nvidia-smi", "path": "n0.csv", "labels": {"node": "n0"}}], {"n0.csv": LIMITS})
+    found = load(open_recording(path), catalogue())
+    values = {found.table.keys[n].signal: v for n, v in zip(found.block.series, found.block.value, strict=True)}
+    assert values["gpu.power_limit"] == 350
+    assert values["gpu.power_default_limit"] == 700
+    assert values["gpu.sw_thermal_time"] == 1_000_000
