@@ -5,13 +5,12 @@ communicator are counted and omitted. A record timed by the CPU instead of the G
 its sequence number is used.
 """
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from skewscope.adapters.config.fields import read_bool, read_number
+from skewscope.adapters.formats.json_records import JsonRecordParser
 from skewscope.adapters.mapping.senders import FLEET
 from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources import SourceContext
@@ -23,8 +22,6 @@ from skewscope.adapters.sources.common.series_mapper import SeriesMapper, Source
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
-MAX_RECORD = 1 << 20
-"""Maximum characters of a record; verbose ones contain a trace."""
 TIMED_METRICS = {
     "coll_busbw_gbs": "nccl_bus_bandwidth_gbs",
     "coll_exec_time_us": "nccl_collective_exec_time_microseconds",
@@ -59,34 +56,6 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> NcclInspectorSettings
 def build(settings: NcclInspectorSettings, context: SourceContext) -> "NcclInspectorSource":
     """Creates the source."""
     return NcclInspectorSource(settings, context)
-
-
-@dataclass
-class JsonRecordParser:
-    """Parses JSON objects from chunks of text, each object on one line or several."""
-
-    broken: int = 0
-    _rest: str = ""
-
-    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Yields the objects completed by this chunk."""
-        text, at = self._rest + data.decode("utf-8", "replace"), 0
-        while (at := text.find("{", at)) >= 0:
-            try:
-                found, at = DECODER.raw_decode(text, at)
-            except (ValueError, RecursionError):
-                # Objects start at the beginning of a line: a new start means that the previous object is broken.
-                after = text.find("\n{", at)
-                if after < 0 and len(text) - at <= MAX_RECORD:
-                    break
-                self.broken += 1
-                at = after + 1 if after >= 0 else len(text)
-                continue
-            yield found
-        self._rest = text[at:] if at >= 0 else ""
-
-
-DECODER = json.JSONDecoder()
 
 
 @dataclass

@@ -6,11 +6,12 @@ import os
 
 import pytest
 
+from skewscope.adapters.formats.json_records import JsonRecordParser
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.runtime.clock import SystemClock
 from skewscope.adapters.sources import SourceContext, nccl_ras
-from skewscope.adapters.sources.nccl_inspector import JsonRecordParser, NcclInspectorSource
 from skewscope.adapters.sources.nccl_inspector import NcclInspectorSettings as Files
+from skewscope.adapters.sources.nccl_inspector import NcclInspectorSource
 from skewscope.adapters.sources.nccl_ras import NcclRasSettings, NcclRasSource, RasError, query_status, read
 from skewscope.engine.model.topology import Group, Node, Port, Topology
 from skewscope.kb.field_reader import FieldReader
@@ -102,7 +103,7 @@ def test_what_the_processor_timed_is_no_measure_of_the_network(tmp_path):
 
 
 def test_a_flood_and_a_record_without_end_cost_no_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("skewscope.adapters.sources.nccl_inspector.MAX_RECORD", 1000)
+    monkeypatch.setattr("skewscope.adapters.formats.json_records.MAX_RECORD", 1000)
     records = JsonRecordParser()
     assert list(records.feed(b'{"a": "' + b"x" * 100_000)) == []
     assert list(records.feed(b'x"}\n{"b": 1}\n')) == [{"b": 1}]
