@@ -1,6 +1,7 @@
 """Two sides of results of one benchmark: what is worse, by how much, and what that says."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -19,6 +20,8 @@ from skewscope.kb.loader import catalogue
 WORSE, BETTER, ALIKE, UNCLEAR = "worse", "better", "alike", "unclear"
 MIN_REPEATS = 2
 """Runs of a side from which on their spread says how much repeats vary."""
+NOUN = re.compile(r"\{(\w+?)s?\}")
+"""A unit that is a noun, such as `{request}/s`."""
 DECODING = ("tpot", "itl")
 
 
@@ -45,11 +48,24 @@ class QuantityChange:
         return self.after / self.before if self.before else math.inf
 
     @property
+    def badness(self) -> float:
+        """How far the two are from each other: the size of the logarithm of their ratio, 1 where one of them is 0."""
+        return abs(math.log(self.ratio)) if 0 < self.ratio < math.inf else 1.0
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The numbers before and after, with their unit."""
+        if self.unit == "s":
+            return format_time(self.before), format_time(self.after)
+        unit = "" if self.unit == "1" else " " + NOUN.sub(r"\1s", self.unit)
+        return f"{format_number(self.before)}{unit}", f"{format_number(self.after)}{unit}"
+
+    @property
     def text(self) -> str:
         """The two numbers in words."""
-        if self.unit == "s":
-            return f"{format_time(self.after)} instead of {format_time(self.before)}"
-        return f"{format_number(self.after)} instead of {format_number(self.before)} {self.unit}"
+        before, after = self.texts
+        unit = before.partition(" ")[2]
+        return f"{after.removesuffix(f' {unit}') if unit else after} instead of {before}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +205,8 @@ def explain_changes(
 
 
 def _badness(changes: Mapping[str, QuantityChange]) -> float:
-    """Returns how much worse the worst quantity of a load is, beyond its limit."""
-    worse = (change for change in changes.values() if change.verdict == WORSE)
-    return max((abs(math.log(each.ratio)) if 0 < each.ratio < math.inf else 1.0 for each in worse), default=0.0)
+    """Returns how much worse the worst quantity of a load is."""
+    return max((each.badness for each in changes.values() if each.verdict == WORSE), default=0.0)
 
 
 def _decode_finding(decoding: QuantityChange, worse: Mapping[str, QuantityChange]) -> ResultFinding:

@@ -17,6 +17,7 @@ from skewscope.tui.cli import (
     actions,
     agent,
     backtest,
+    compare,
     controller,
     diagnose,
     history,
@@ -366,6 +367,7 @@ def _readable_signals(path: Path | None) -> frozenset[str]:
 
 cli.add_command(reports.watch)
 cli.add_command(reports.report)
+cli.add_command(compare.compare)
 cli.add_command(what_if.what_if)
 cli.add_command(history.history)
 cli.add_command(controller.run)
