@@ -21,7 +21,7 @@ RESULTS, RECORDINGS = "results", "recordings"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SideComparison:
     """What is different between two sides."""
 
     kind: str
@@ -61,7 +61,7 @@ class Comparison:
         return "Nothing is worse: all differences are within what repeats vary."
 
 
-def compare_sides(before: Path, after: Path, progress: Callable[[str, float], None] | None = None) -> Comparison:
+def compare_sides(before: Path, after: Path, progress: Callable[[str, float], None] | None = None) -> SideComparison:
     """Returns what is different after, against before: of results where both sides have some, else of recordings.
 
     Raises:
@@ -72,7 +72,7 @@ def compare_sides(before: Path, after: Path, progress: Callable[[str, float], No
     if all(sides):
         judged = compare_results(*sides)
         _check_common(judged.changes, before, after)
-        return Comparison(RESULTS, judged.changes, judged.findings, _causes_of_findings(judged.findings))
+        return SideComparison(RESULTS, judged.changes, judged.findings, _causes_of_findings(judged.findings))
     if any(sides):
         lacking = after if sides[0] else before
         found = "a recording or telemetry, beside results of a benchmark"
@@ -80,7 +80,7 @@ def compare_sides(before: Path, after: Path, progress: Callable[[str, float], No
     levels = compare_recordings(before, after, progress)
     _check_common(levels.changes, before, after)
     causes = rank_causes(levels.deviations, levels.delivered, levels.group_kinds)
-    return Comparison(RECORDINGS, levels.changes, (), causes, levels.incidents)
+    return SideComparison(RECORDINGS, levels.changes, (), causes, levels.incidents)
 
 
 def _check_common(changes: Sequence[QuantityChange], before: Path, after: Path) -> None:

@@ -10,7 +10,7 @@ from skewscope.tui.render.blocks import table_lines
 from skewscope.tui.render.text import Line, line, wrap
 
 if TYPE_CHECKING:
-    from skewscope.adapters.comparison.comparison import Comparison
+    from skewscope.adapters.comparison.comparison import SideComparison
     from skewscope.adapters.results.run_comparison import QuantityChange
 
 VERSION = 1
@@ -23,7 +23,7 @@ MAX_CAUSES = 3
 MAX_INCIDENTS = 8
 
 
-def comparison_lines(found: "Comparison", sides: tuple[str, str], known: Catalogue, columns: int) -> list[Line]:
+def comparison_lines(found: "SideComparison", sides: tuple[str, str], known: Catalogue, columns: int) -> list[Line]:
     """Returns the answer first, then what else was found, the numbers, and the conditions that fit."""
     width = min(columns, 110)
     out = [line(f"{sides[0]} -> {sides[1]}", "title"), *wrap(line(found.sentence), width, 2)]
@@ -42,7 +42,7 @@ def comparison_lines(found: "Comparison", sides: tuple[str, str], known: Catalog
     return out
 
 
-def _change_lines(found: "Comparison") -> Iterator[Line]:
+def _change_lines(found: "SideComparison") -> Iterator[Line]:
     """Yields the numbers as a table; of many places the worst first."""
     rows = list(found.changes)
     if len({each.place for each in rows}) > MAX_PLACES:
@@ -61,7 +61,7 @@ def _row(change: "QuantityChange") -> tuple[str, ...]:
     return change.what, change.place, before, after, ratio, f"{change.limit:.3g}", change.verdict
 
 
-def comparison_json(found: "Comparison", sides: Sequence[str], known: Catalogue) -> dict[str, Any]:
+def comparison_json(found: "SideComparison", sides: Sequence[str], known: Catalogue) -> dict[str, Any]:
     """Returns a comparison as JSON; ratios of what was zero are null."""
     return {
         "version": VERSION,

@@ -1,6 +1,7 @@
 """The command `compare`: exit codes, the answer first, and JSON."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -29,6 +30,12 @@ def test_the_answer_comes_first_and_the_numbers_after_it(sides):
     assert lines[1].startswith("Requests wait before they are computed: the first token comes after 39.9 s")
     assert any("time to first token" in each and "worse" in each for each in lines)
     assert "Backlog after a burst of requests" in done.stdout
+
+
+def test_the_page_shows_what_the_command_prints(sides, monkeypatch):
+    monkeypatch.chdir(sides[0].parent)
+    page = (Path(__file__).parents[3] / "docs" / "results.md").read_text()
+    assert page.split("```\n")[1] == run("before.txt", "after.txt").stdout
 
 
 def test_json_has_all_of_it(sides):
