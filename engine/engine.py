@@ -15,7 +15,6 @@ from skewscope.engine.features.evaluator import unit_of
 from skewscope.engine.features.transfer import transfer_features
 from skewscope.engine.incidents.alerts import EvidenceSpec, RuleInfo
 from skewscope.engine.incidents.confidence import Calibration, load_calibration
-from skewscope.engine.incidents.result_cache import ResultCache
 from skewscope.engine.incidents.state import IncidentTiming
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.incidents.tracker import order_for_contract as order_incidents
@@ -30,10 +29,10 @@ from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import EntityPlaces
 from skewscope.engine.model.verdict import RuleVerdict
+from skewscope.engine.symptoms.detector import SymptomDetector
 from skewscope.engine.symptoms.progress import EVALUATION_SIGNAL
 from skewscope.engine.symptoms.roles import LARGE_FLEET_NODES, judged_signals
-from skewscope.engine.symptoms.tracker import SymptomTracker
-from skewscope.engine.symptoms.transfer import prepare_cells, transfer_detector, transfer_symptoms
+from skewscope.engine.symptoms.transfer import prepare_cells, transfer_detector
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.garbage import pause_collection
 from skewscope.kb.model import Catalogue
@@ -133,12 +132,9 @@ class Engine:
         self.rules: Mapping[str, Rule] = self._detector.rules
         infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}
         timing = IncidentTiming(tick_s=tick)
-        self._tracker = IncidentTracker(infos, catalogue, topology, policies, timing, self._join)
-        self._listed = ResultCache[tuple[Incident, ...]]()
-        self._symptoms: SymptomTracker | None = None
-        if symptoms:
-            self._symptoms = SymptomTracker(self._detector.series_state, catalogue, self._tracker.locality)
-            self._symptoms.senders = self._tracker.senders
+        self._symptoms = SymptomDetector(self._detector.series_state, topology) if symptoms else None
+        cells = self._symptoms.cells if self._symptoms is not None else None
+        self._tracker = IncidentTracker(infos, catalogue, topology, policies, timing, self._join, cells=cells)
 
     def step(
         self,
@@ -162,10 +158,10 @@ class Engine:
         verdicts = self._detector.step(t, block, table, frames, sampled=sampled)
         self.verdicts = verdicts
         self._tracker.senders.follow(table)
-        changes = self._tracker.step(t, verdicts)
         if self._symptoms is None:
-            return changes
-        return (*changes, *self._symptoms.step(t, self._tracker.recent_places(), sampled=sampled))
+            return self._tracker.step(t, verdicts)
+        self._symptoms.step(t, sampled=sampled)
+        return self._tracker.step(t, verdicts, self._symptoms.deviations)
 
     def conclude(self, t: float) -> tuple[IncidentChange, ...]:
         """Ends the data at the tick that was processed last, `t`: what was bad from the first to the last sample fires.
@@ -173,10 +169,10 @@ class Engine:
         Only for data that ends: no step may follow. Returns the changes to incidents.
         """
         self.verdicts = self._detector.conclude()
-        changes = self._tracker.step(t, self.verdicts)
         if self._symptoms is None:
-            return changes
-        return (*changes, *self._symptoms.conclude(t, self._tracker.recent_places()))
+            return self._tracker.step(t, self.verdicts)
+        self._symptoms.conclude()
+        return self._tracker.step(t, self.verdicts, self._symptoms.deviations)
 
     def judged_signals(self) -> frozenset[str]:
         """Returns the signals of which it could be told whether they are normal: by a rule, or by a symptom's past."""
@@ -184,7 +180,7 @@ class Engine:
         rules = (self.rules[name] for name in self._detector.known_rules)
         able = (rule for rule in rules if not rule.blocking_signals(delivered))
         by_rules = {name for rule in able for item in rule.evidence if item.is_needed for name in item.when.signals}
-        by_symptoms = self._symptoms.detector.judged_signals() if self._symptoms is not None else frozenset()
+        by_symptoms = self._symptoms.judged_signals() if self._symptoms is not None else frozenset()
         return frozenset(by_rules & delivered) | by_symptoms
 
     def skip(self, t: float) -> None:
@@ -212,12 +208,12 @@ class Engine:
         self._detector.series_state.register_series(table)
         self._detector.evaluator.plan()
         if self._symptoms is not None:
-            prepare_cells(self._symptoms.detector)
+            prepare_cells(self._symptoms)
 
     def expect_ends(self, ends: Mapping[SeriesKey, float]) -> None:
         """Tells until when there may be samples at all, in seconds since 1970: what ends then has not fallen silent."""
         if self._symptoms is not None:
-            self._symptoms.detector.silences.expect_ends(ends)
+            self._symptoms.silences.expect_ends(ends)
 
     def take_over(self, before: "Engine", table: SeriesTable, numbers: Index) -> None:
         """Goes on with all that another engine knows of what both have: windows, pasts, holds and incidents.
@@ -241,8 +237,7 @@ class Engine:
         self._join.take_over(join, table)
         self._tracker.take_over(tracker, entities.has)
         if self._symptoms is not None and symptoms is not None:
-            transfer_detector(self._symptoms.detector, symptoms.detector, entities)
-            transfer_symptoms(self._symptoms, symptoms, entities)
+            transfer_detector(self._symptoms, symptoms, entities)
 
     # --- incidents
 
@@ -251,17 +246,11 @@ class Engine:
 
         What has not changed since the last call is the same object: each incident, and the tuple of all.
         """
-        found = self._tracker.list_incidents(input_hash)
-        if self._symptoms is not None:
-            found = (*found, *self._symptoms.list_incidents({one.id: one for one in found}, input_hash))
-        # Tuples compare the identities of their items first.
-        return self._listed.get(found, lambda: tuple(order_incidents(found, input_hash)))
+        return self._tracker.list_incidents(input_hash)
 
     def forget_incidents(self, before: float) -> None:
         """Drops incidents that were resolved before a time, except those that explain later ones."""
         self._tracker.forget(before)
-        if self._symptoms is not None:
-            self._symptoms.forget(before)
 
     def display_name(self, kind: str, name: str) -> tuple[str, str]:
         """Returns kind and name of an entity as incidents show them."""

@@ -116,8 +116,8 @@ ENGINE_TOOLS = {
     "adapters/assessment": {
         "engine.attribution.cause_graph",
         "engine.incidents.confidence",
+        "engine.incidents.diagnosis",
         "engine.incidents.grouping",
-        "engine.incidents.state",
     },
     # The simulator needs the range of the counters that it writes.
     "adapters/simulator": {"engine.ingest.counters"},

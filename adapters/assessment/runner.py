@@ -17,8 +17,8 @@ from skewscope.adapters.runtime.watchdog import bound_work
 from skewscope.adapters.simulator.faults.registry import FaultTarget
 from skewscope.engine.engine import Engine
 from skewscope.engine.incidents.confidence import Calibration, evidence_log_odds, load_calibration
+from skewscope.engine.incidents.diagnosis import VERDICT_NAMES
 from skewscope.engine.incidents.grouping import MIN_CROWD
-from skewscope.engine.incidents.state import VERDICT_NAMES
 from skewscope.engine.ingest.feed import Block, SeriesTable, concat_blocks, empty_block
 from skewscope.engine.model.arrays import F64
 from skewscope.engine.model.incident import LIKELY_CONFIDENCE, Incident

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from skewscope.engine.attribution.cause_graph import MAX_CAUSAL_STEPS, CauseGraph
 from skewscope.engine.incidents.alerts import AlertTracker, EvidenceSpec, RuleInfo
 from skewscope.engine.incidents.confidence import GAIN, PRIOR, evidence_log_odds_array, probability
-from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.model.arrays import Index, sort_unique
 from skewscope.engine.model.locality import NODE_BOUND, Entity, NeighbourIndex
 from skewscope.engine.model.verdict import UNKNOWN, YES, RuleVerdict
@@ -57,7 +57,7 @@ class AlternativeFinder:
         self.locality, self._neighbours = neighbours.locality, neighbours
         self._separating_tests: dict[str, dict[str, str]] = {}
 
-    def compare(self, t: float, incidents: Sequence[IncidentState]) -> None:
+    def compare(self, t: float, incidents: Sequence[DiagnosisState]) -> None:
         """Set the alternatives and candidates of incidents, by the verdicts of this tick.
 
         Alternatives are look-alikes, with their probability by their own rules. Candidates are look-alikes and causes
@@ -78,7 +78,7 @@ class AlternativeFinder:
             incident.comparison_count += 1
             incident.compared_at, incident.needs_comparison = t, incident.comparison_count == 1
 
-    def _set_candidates(self, incident: IncidentState, near: Mapping[str, Sequence[NearbyVerdict]]) -> None:
+    def _set_candidates(self, incident: DiagnosisState, near: Mapping[str, Sequence[NearbyVerdict]]) -> None:
         unjudged = self._candidates(incident, near)
         locations = {
             name: found for name, entries in unjudged.items() if (found := self._unknown_locations(incident, entries))
@@ -105,7 +105,7 @@ class AlternativeFinder:
         return tests | {look.condition: look.separate_by for look in (known.lookalikes if known else ())}
 
     def _candidates(
-        self, incident: IncidentState, near: Mapping[str, Sequence[NearbyVerdict]]
+        self, incident: DiagnosisState, near: Mapping[str, Sequence[NearbyVerdict]]
     ) -> dict[str, Sequence[NearbyVerdict]]:
         """Returns the look-alikes and causes that cannot be judged nearby, and causes of those, the closest first."""
         found: dict[str, Sequence[NearbyVerdict]] = {}
@@ -130,7 +130,7 @@ class AlternativeFinder:
         unknown = [self.alerts.unknown_mask(verdict, at) for _, verdict, at in near if len(at)]
         return not unknown or not all(mask.any() for mask in unknown)
 
-    def _unknown_locations(self, incident: IncidentState, near: Sequence[NearbyVerdict]) -> tuple[str, ...]:
+    def _unknown_locations(self, incident: DiagnosisState, near: Sequence[NearbyVerdict]) -> tuple[str, ...]:
         """Returns the names of the unjudged entities nearby, the incident's own first; () if it is the only one."""
         unknown = [
             Entity(v.kind, v.names[i]) for _, v, at in near for i in at[self.alerts.unknown_mask(v, at)].tolist()
@@ -148,7 +148,7 @@ class AlternativeFinder:
         inside = not (a.self_tokens.isdisjoint(b.pools) and b.self_tokens.isdisjoint(a.pools))
         return not inside and self._neighbours.tokens(one).isdisjoint(self._neighbours.tokens(other))
 
-    def _lookalikes_near(self, incident: IncidentState) -> dict[str, list[NearbyVerdict]]:
+    def _lookalikes_near(self, incident: DiagnosisState) -> dict[str, list[NearbyVerdict]]:
         """Returns the verdicts near an incident for each look-alike and direct cause."""
         condition = incident.condition
         if condition not in self._separating_tests:
@@ -157,7 +157,7 @@ class AlternativeFinder:
         return self._verdicts_near(incident, conditions)
 
     def _verdicts_near(
-        self, incident: IncidentState, conditions: Iterable[str], *, wide: bool = False
+        self, incident: DiagnosisState, conditions: Iterable[str], *, wide: bool = False
     ) -> dict[str, list[NearbyVerdict]]:
         """Returns by condition the verdicts of its rules, with the entities at or next to the incident.
 
@@ -184,11 +184,11 @@ class AlternativeFinder:
                 entries.append((info, verdict, known[key]))
         return found
 
-    def weigh(self, roots: Sequence[IncidentState]) -> None:
+    def weigh(self, roots: Sequence[DiagnosisState]) -> None:
         """Set the probability of the likeliest other root in the same place, which lowers the confidence."""
         if len({incident.condition for incident in roots}) < 2:
             return
-        at: dict[str, dict[str, list[IncidentState]]] = {}
+        at: dict[str, dict[str, list[DiagnosisState]]] = {}
         for incident in roots:
             for token in self._neighbours.tokens(incident.primary_entity):
                 at.setdefault(token, {}).setdefault(incident.condition, []).append(incident)
@@ -199,7 +199,7 @@ class AlternativeFinder:
                 _add_alternative(incident, other)
 
 
-def _add_alternative(incident: IncidentState, other: IncidentState) -> None:
+def _add_alternative(incident: DiagnosisState, other: DiagnosisState) -> None:
     p = probability(other.log_odds)
     before, test = incident.alternatives.get(other.condition, (0.0, ""))
     if p > before or not test:
@@ -238,7 +238,7 @@ def _best_probability(near: Sequence[NearbyVerdict], odds: Mapping[str, EntityLo
     return probability(best)
 
 
-def _separating_measurement(incident: IncidentState, other: IncidentState) -> str:
+def _separating_measurement(incident: DiagnosisState, other: DiagnosisState) -> str:
     """Returns the measurement that would separate two incidents if the catalogue names none; '' if there is none.
 
     It is the heaviest item of either that is unknown. If none is, it is the heaviest yes of the other one that rests
@@ -253,5 +253,5 @@ def _separating_measurement(incident: IncidentState, other: IncidentState) -> st
     return f"{', '.join(heaviest.signals)} ({heaviest.name})" if heaviest else ""
 
 
-def _evidence_items(incident: IncidentState) -> Iterator[tuple[EvidenceSpec, int]]:
+def _evidence_items(incident: DiagnosisState) -> Iterator[tuple[EvidenceSpec, int]]:
     return zip(incident.peak_evidence.info.items, incident.peak_evidence.verdicts, strict=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
+from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import Entity, EntityLocation, LocalityIndex
@@ -160,7 +161,7 @@ class Explainer:
         self.causes, self.locality, self.timing = causes, locality, timing
 
     def explain(
-        self, t: float, recent: Collection[IncidentState], states: Mapping[str, IncidentState]
+        self, t: float, recent: Collection[DiagnosisState], states: Mapping[str, IncidentState]
     ) -> dict[str, Explanation | None]:
         """Returns the explanations of recent incidents by id, None for a root; omits those that keep theirs.
 
@@ -183,7 +184,7 @@ class Explainer:
         return found
 
     def find_lingering(
-        self, t: float, recent: Iterable[IncidentState], states: Mapping[str, IncidentState]
+        self, t: float, recent: Iterable[DiagnosisState], states: Mapping[str, IncidentState]
     ) -> dict[str, Explanation]:
         """Returns the open incidents whose root has resolved a short time ago, with that root."""
         found = {}
@@ -201,26 +202,12 @@ class Explainer:
         return found
 
     def _candidates(
-        self, t: float, recent: Iterable[IncidentState]
+        self, t: float, recent: Iterable[DiagnosisState]
     ) -> tuple[list[AttributionCandidate], frozenset[str]]:
         """Returns the possible causes and effects, and the ids of those that resolved with an explanation."""
         active = [one for one in recent if not one.merged_into and one.resolved_age(t) <= self.timing.explain_s]
         settled = frozenset(one.id for one in active if not one.is_open and one.explanation)
         return [_to_candidate(one) for one in active], settled
-
-
-def final_explanation(incident: IncidentState, states: Mapping[str, IncidentState]) -> Explanation | None:
-    """Returns the root at the end of a chain of explanations, None for a root.
-
-    The relation is that of the first link that is no merge: part of an incident that something causes is caused by it.
-    """
-    seen = {incident.id}
-    link, root, relation = incident.explanation, "", ""
-    while link is not None and link.id in states and link.id not in seen:
-        seen.add(link.id)
-        root, relation = link.id, link.relation if relation in ("", "merged") else relation
-        link = states[link.id].explanation
-    return Explanation(root, relation) if root else None
 
 
 def find_coincident(candidates: Collection[AttributionCandidate], locality: LocalityIndex) -> dict[str, str]:
@@ -244,7 +231,7 @@ def _related(relation: str, roots: Mapping[str, str]) -> dict[str, Explanation]:
     return {id_: Explanation(root, relation) for id_, root in roots.items()}
 
 
-def _to_candidate(incident: IncidentState) -> AttributionCandidate:
+def _to_candidate(incident: DiagnosisState) -> AttributionCandidate:
     entities = (incident.primary_entity, *sorted(incident.members - {incident.primary_entity}))
     until = math.inf if incident.resolved_at is None else incident.resolved_at
     score = incident.peak_evidence.score
@@ -253,7 +240,7 @@ def _to_candidate(incident: IncidentState) -> AttributionCandidate:
     )
 
 
-def _is_cyclic(incident: IncidentState, roots: Mapping[str, Explanation], states: Mapping[str, IncidentState]) -> bool:
+def _is_cyclic(incident: DiagnosisState, roots: Mapping[str, Explanation], states: Mapping[str, IncidentState]) -> bool:
     """Whether the incident that explained this one is now explained by it."""
     link, seen = incident.explanation, {incident.id}
     while link is not None and link.id in states and link.id not in seen:

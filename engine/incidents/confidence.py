@@ -47,6 +47,12 @@ ALTERNATIVE_WEIGHT = 1.0
 HEARSAY_CONFIDENCE = 0.35
 """Most confidence of what only one node reports of another one, whose own telemetry does not confirm it: a suspicion,
 until a second node agrees (judgement)."""
+SYMPTOM_CONFIDENCE = 0.9
+"""That something is really wrong. Fitted on the simulated corpus at medium severity, seed 7, where all of 100 symptoms
+that no diagnosis explained were right: 0.9 is the one-sided lower bound, at 95 %, of the smallest class, 31 of 31
+symptoms of signals that follow the load (0.05 ** (1 / 31))."""
+TOTAL_CONFIDENCE = 0.5
+"""...where all that is known are sums since counters began: they may be of a fault that is over (judgement)."""
 MAX_LOG_ODDS = 6.0
 """Limit of all log-odds that become a probability."""
 CALIBRATION_FILE = "calibration.json"

@@ -1,333 +1,113 @@
-"""The life of incidents: they open, go on, move between members of a group, merge and resolve as alerts come and go."""
+"""The life of all incidents: here alone one opens, fires again, is explained, resolves and is forgotten.
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+Which alerts are one incident is decided in `alert_incidents`, which deviations are one in `deviation_incidents`.
+"""
 
-from skewscope.engine.incidents.alerts import Alert, AlertKey, AlertTracker
-from skewscope.engine.incidents.grouping import Grouping, group_alerts, primary_entity_of
-from skewscope.engine.incidents.state import MAX_OPENED, IncidentState, IncidentTiming
-from skewscope.engine.model.incident import SEVERITIES, IncidentChange
-from skewscope.engine.model.locality import NODE_BOUND, Entity, LocalityIndex
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-MIN_ROTATING_MOVES = 2
-"""Moves from which on a fault counts as one that rotates through its group; one may be chance."""
+from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation
+from skewscope.engine.model.incident import DIAGNOSIS, SYMPTOM, Explanation, IncidentChange
+from skewscope.engine.model.locality import Entity
 
-ConditionCounter = Callable[[str, str, str], int]
-"""Returns on how many nodes of a domain a condition can be judged, by condition, domain and kind of entity."""
-SiblingKey = tuple[str, str, str]
-"""A condition, a kind of entity and a group, as a token."""
+MAX_OPENED = 1000
+"""Incidents that open, and that are compared with alternatives, in one tick; the others follow in the next ones. So a
+fault of thousands of places holds up no tick for seconds."""
+State = TypeVar("State", bound=IncidentState)
 
 
 class IncidentLifecycle:
-    """The states of all incidents, kept in step with the alerts."""
+    """The states of all incidents."""
 
-    def __init__(
-        self,
-        alerts: AlertTracker,
-        locality: LocalityIndex,
-        timing: IncidentTiming,
-        count_judgeable: ConditionCounter,
-    ) -> None:
-        self.alerts, self.locality, self.timing = alerts, locality, timing
+    def __init__(self, timing: IncidentTiming) -> None:
+        self.timing = timing
         self.states: dict[str, IncidentState] = {}
-        """All incidents by id."""
-        self.recent: dict[str, IncidentState] = {}
-        """Incidents that are open, or resolved so recently that they may fire again or explain others."""
-        self.incident_of: dict[AlertKey, IncidentState] = {}
-        """The incident of each alert of the last `reconcile`."""
-        self._count_judgeable = count_judgeable
-        self.waiting = 0
-        """How many incidents wait for the next tick to open."""
-        self._opened = 0
-        self._by_primary_entity: dict[AlertKey, list[IncidentState]] = {}
-        self._rotating: dict[str, list[IncidentState]] = {}
-        """The open incidents that rotate through their groups, by condition."""
-        self._begun: dict[SiblingKey, list[IncidentState]] = {}
-        self._ended: dict[SiblingKey, list[IncidentState]] = {}
-        """Recent incidents that may continue another one and that may be continued, by condition, kind and group; also
-        some that are so no longer."""
-        self._groupings: dict[str, dict[Entity, Grouping]] = {}
+        """All incidents by id, in the order in which they opened."""
+        self.room = MAX_OPENED
+        """How many more may open in this tick."""
+        self.version = 0
+        """Counts the changes."""
+        self._recent: dict[str, dict[str, Any]] = {DIAGNOSIS: {}, SYMPTOM: {}}
         self._changes: list[IncidentChange] = []
+
+    def recent(self, kind: type[State]) -> dict[str, State]:
+        """Returns the incidents of a kind that are open, or so young that they may fire again or explain others."""
+        return self._recent[kind.category]
 
     def begin_tick(self) -> None:
         """Lets incidents open again, after as many as may open in one tick."""
-        self._opened = 0
+        self.room = MAX_OPENED
+
+    def open(self, t: float, incident: IncidentState) -> None:
+        """Adds an incident."""
+        self.room -= 1
+        self.states[incident.id] = self._recent[incident.category][incident.id] = incident
+        self.record_change(t, incident, "opened")
+
+    def reopen(self, t: float, incident: IncidentState) -> None:
+        """Lets an incident fire again that has resolved a short time ago."""
+        incident.resolved_at = None
+        incident.flaps += 1
+        self.record_change(t, incident, "fired again")
+
+    def explain(self, t: float, incident: IncidentState, new: Explanation | None) -> None:
+        """Sets what explains an incident."""
+        old, incident.explanation = incident.explanation, new
+        if (old and old.id) != (new and new.id):
+            self.record_change(t, incident, f"explained by {new.id}" if new else "a root again")
+
+    def resolve(self, t: float, incident: IncidentState) -> None:
+        """Ends an incident."""
+        incident.resolved_at = t
+        self.record_change(t, incident, "resolved")
+
+    def record_change(self, t: float, incident: IncidentState, what: str) -> None:
+        """Add an event to an incident's history and to the changes."""
+        incident.add_history(t, what)
+        self.version += 1
+        self._changes.append(IncidentChange(t, incident.id, what))
 
     def take_changes(self) -> tuple[IncidentChange, ...]:
         """Returns the changes since the last call, in order."""
         changes, self._changes = tuple(self._changes), []
         return changes
 
-    def record_change(self, t: float, incident: IncidentState, what: str) -> None:
-        """Add an event to an incident's history and to the changes."""
-        incident.add_history(t, what)
-        self._changes.append(IncidentChange(t, incident.id, what))
-
-    def reconcile(self, t: float) -> list[IncidentState]:
-        """Open, update, merge, move and resolve incidents; returns those whose primary alert fires.
-
-        At most `MAX_OPENED` open in one tick, in the order of their conditions and entities.
-        """
-        self._rotating = self._find_rotating()
-        clusters = self._cluster_alerts(t)
-        self._index_recent(t)
-        self.incident_of = {}
-        self.waiting = 0
-        visited: set[str] = set()
-        firing = []
-        for key, alerts in sorted(clusters.items()):
-            incidents = self._reconcile_cluster(t, key, alerts)
-            visited |= {one.id for one in incidents}
-            self.incident_of |= {alert.key: incidents[0] for alert in alerts if incidents}
-            if incidents and self.alerts.active[key].firing_rules:
-                firing.append(incidents[0])
-        left = (one for one in self.recent.values() if one.is_open and one.id not in visited)
-        for incident in sorted(left, key=lambda one: one.sort_key):
-            self._resolve(t, incident)
-        return firing
-
     def expire_recent(self, t: float) -> bool:
-        """Drop the incidents from `recent` that resolved too long ago to fire again or to explain; returns whether."""
+        """Drop from the recent incidents those that resolved too long ago to fire again or to explain.
+
+        Returns whether there were some.
+        """
         retention = max(self.timing.cool_down_s, self.timing.explain_s)
-        gone = [id_ for id_, one in self.recent.items() if one.resolved_age(t) > retention]
-        for id_ in gone:
-            del self.recent[id_]
+        gone = [
+            (some, id_)
+            for some in self._recent.values()
+            for id_, one in some.items()
+            if one.resolved_age(t) > retention
+        ]
+        for some, id_ in gone:
+            del some[id_]
         return bool(gone)
+
+    def forget(self, before: float) -> None:
+        """Drop the incidents that resolved before a time, except those that still explain others."""
+        states = self.states
+        recent = {id_: one for some in self._recent.values() for id_, one in some.items()}
+        kept = {one.id for one in states.values() if one.resolved_at is None or one.resolved_at >= before} | set(recent)
+        kept |= {one.explanation.id for one in recent.values() if one.explanation and one.explanation.id in states}
+        roots = {id_: final_explanation(states[id_], states) for id_ in kept}
+        named = kept | {root.id for root in roots.values() if root}
+        self.states = {id_: one for id_, one in states.items() if id_ in named}
+        for one in self.states.values():
+            if one.explanation and one.explanation.id not in named:
+                one.explanation = roots.get(one.id)  # the incident between the two is dropped
+        self.version += 1
 
     def take_over(self, before: "IncidentLifecycle", is_known: Callable[[Entity], bool]) -> None:
         """Goes on with the incidents of another lifecycle, except those on entities that there are no more."""
-        found = (_at_known_entities(one, is_known) for one in before.states.values())
+        found = (one.keep_known(is_known) for one in before.states.values())
         self.states = {one.id: one for one in found if one is not None}
-        self.recent = {id_: self.states[id_] for id_ in before.recent if id_ in self.states}
-        self._groupings = {
-            condition: {e: one for e, one in some.items() if is_known(e) and is_known(one.primary_entity)}
-            for condition, some in before._groupings.items()  # noqa: SLF001 - one of its own kind
+        self._recent = {
+            kind: {id_: self.states[id_] for id_ in some if id_ in self.states}
+            for kind, some in before._recent.items()  # noqa: SLF001 - one of its own kind
         }
-
-    def is_fading(self, t: float, alert: Alert) -> bool:
-        """Whether an alert has cleared so recently that its group stays together."""
-        return not alert.firing_rules and t - alert.cleared_at <= self.timing.grouping_s
-
-    # --- indexes of recent incidents, made anew for each reconciliation
-
-    def _find_rotating(self) -> dict[str, list[IncidentState]]:
-        found: dict[str, list[IncidentState]] = {}
-        for one in self.recent.values():
-            if one.moves >= MIN_ROTATING_MOVES and one.is_open:
-                found.setdefault(one.condition, []).append(one)
-        return found
-
-    def _index_recent(self, t: float) -> None:
-        self._by_primary_entity, self._begun, self._ended = {}, {}, {}
-        for one in self.recent.values():
-            self._by_primary_entity.setdefault((one.condition, one.primary_entity), []).append(one)
-            if not one.is_open:
-                self._add_sibling(self._ended, one)
-            elif t - one.since <= self.timing.hand_over_s:
-                self._add_sibling(self._begun, one)
-
-    def _add_sibling(self, index: dict[SiblingKey, list[IncidentState]], one: IncidentState) -> None:
-        for key in self._sibling_keys(one.condition, one.primary_entity):
-            index.setdefault(key, []).append(one)
-
-    def _sibling_keys(self, condition: str, entity: Entity) -> Iterator[SiblingKey]:
-        """Yields what two incidents share that may be one which has moved from one member of a group to another."""
-        if entity.kind in NODE_BOUND:
-            for group in self.locality.location_of(entity).groups:
-                yield condition, entity.kind, group
-
-    # --- clusters of alerts
-
-    def _cluster_alerts(self, t: float) -> dict[AlertKey, list[Alert]]:
-        """Returns alerts by condition and primary entity."""
-        by_condition: dict[str, list[Alert]] = {}
-        for key, alert in sorted(self.alerts.active.items()):
-            if alert.firing_rules or self.is_fading(t, alert):
-                by_condition.setdefault(key[0], []).append(alert)
-        self._groupings = {
-            c: group_alerts(alerts, self.locality, self._groupings.get(c, {}), partial(self._count_judgeable, c))
-            for c, alerts in by_condition.items()
-        }
-        clusters: dict[AlertKey, list[Alert]] = {}
-        for condition, alerts in by_condition.items():
-            newest = self._newest_when_rotating(condition, alerts)
-            for alert in alerts:
-                primary = newest.get(alert.entity) or primary_entity_of(alert.entity, self._groupings[condition])
-                clusters.setdefault((condition, primary), []).append(alert)
-        return clusters
-
-    def _newest_when_rotating(self, condition: str, alerts: Sequence[Alert]) -> Mapping[Entity, Entity]:
-        """Returns the primary entity of members of groups through which a condition rotates: the newest one."""
-        groups = {
-            group: one.primary_entity.kind
-            for one in self._rotating.get(condition, ())
-            for group in self.locality.location_of(one.primary_entity).groups
-        }
-        members: dict[str, list[Alert]] = {}
-        for alert in alerts if groups else ():
-            for group in self.locality.location_of(alert.entity).groups & groups.keys():
-                members.setdefault(group, []).append(alert)
-        found: dict[Entity, Entity] = {}
-        for group, kind in sorted(groups.items()):
-            within = [a for a in members.get(group, ()) if a.entity.kind == kind]
-            firing = [a for a in within if a.firing_rules]
-            if firing:
-                newest = max(firing, key=lambda a: (a.since, a.entity)).entity
-                found |= {a.entity: newest for a in within}
-        return found
-
-    def _reconcile_cluster(self, t: float, key: AlertKey, alerts: Sequence[Alert]) -> list[IncidentState]:
-        """Returns the open incidents of one cluster: the first continues, the others are merged into it."""
-        firing = any(alert.firing_rules for alert in alerts)
-        known = [one for alert in alerts for one in self._by_primary_entity.get(alert.key, ())]
-        open_ = sorted(
-            (one for one in known if one.is_open),
-            key=lambda one: (one.moves < MIN_ROTATING_MOVES, one.primary_entity != key[1], one.sort_key),
-        )
-        if not open_ and not firing:
-            return []
-        if not open_ and self._opened >= MAX_OPENED:
-            self.waiting += 1
-            return []
-        incident = open_[0] if open_ else self._open(t, self.alerts.active[key])
-        for other in open_[1:]:
-            self._merge(t, other, incident)
-        incident.merged_into = ""
-        self._update(t, incident, self.alerts.active[key], alerts)
-        if not firing:
-            self._resolve(t, incident)
-        return [incident, *open_[1:]]
-
-    # --- open, update, merge, resolve
-
-    def _open(self, t: float, alert: Alert) -> IncidentState:
-        """Returns the incident of an alert: one that resolved a short time ago, or a new one."""
-        resolved = [
-            one for one in self._by_primary_entity.get(alert.key, ()) if one.resolved_age(t) <= self.timing.cool_down_s
-        ]
-        if resolved:
-            incident = max(resolved, key=lambda one: one.sort_key)
-            incident.resolved_at = None
-            self._add_sibling(self._begun, incident)
-            incident.flaps += 1
-            self.record_change(t, incident, "fired again")
-            return incident
-        moved = [
-            one
-            for key in self._sibling_keys(*alert.key)
-            for one in self._ended.get(key, ())
-            if not one.merged_into and self._is_continuation(one, alert)
-        ]
-        if moved:
-            incident = max(moved, key=lambda one: one.sort_key)
-            incident.resolved_at = None
-            self._move(t, incident, alert.entity)
-            return incident
-        self._opened += 1
-        incident = IncidentState(alert.condition, alert.entity, t, alert.since, alert.peak_evidence)
-        self.states[incident.id] = self.recent[incident.id] = incident
-        self._add_sibling(self._begun, incident)
-        incident.add_history(alert.since, "evidence held")
-        self.record_change(t, incident, "opened")
-        return incident
-
-    def _update(self, t: float, incident: IncidentState, primary: Alert, alerts: Sequence[Alert]) -> None:
-        moved = incident.primary_entity != primary.entity
-        if moved:
-            last = self.alerts.active.get((incident.condition, incident.primary_entity))
-            ended = incident.moves >= MIN_ROTATING_MOVES or last is None or not last.firing_rules
-            incident.moves += ended and self._are_siblings(incident, incident.condition, primary.entity)
-            self._change_primary(t, incident, primary.entity)
-        entities = {alert.entity for alert in alerts}
-        if not entities <= incident.members:
-            incident.members |= entities
-        incident.since = min(incident.since, primary.since)
-        incident.agreeing_rules = max(incident.agreeing_rules, primary.agreeing_rules)
-        if primary.firing_rules:
-            # While only other members fire, the last evidence of the primary entity stays.
-            stronger = moved or incident.peak_evidence.rank_key() > primary.peak_evidence.rank_key()
-            peak = primary.peak_evidence if stronger else incident.peak_evidence
-            incident.needs_comparison |= peak is not incident.peak_evidence
-            incident.peak_evidence = peak
-        severity = max(alert.severity for alert in alerts)
-        if severity > incident.severity:
-            incident.severity = severity
-            incident.add_history(t, SEVERITIES[severity])
-
-    def _merge(self, t: float, other: IncidentState, incident: IncidentState) -> None:
-        """Make one incident a part of another one; it stays listed, explained by it."""
-        if other.merged_into != incident.id:
-            other.merged_into = incident.id
-            self.record_change(t, other, f"part of {incident.id}")
-        alert = self.alerts.active.get((other.condition, other.primary_entity))
-        if alert is None or not alert.firing_rules:
-            self._resolve(t, other)
-
-    def _resolve(self, t: float, incident: IncidentState) -> None:
-        successor = self._find_successor(t, incident) if incident.is_open and not incident.merged_into else None
-        if successor:
-            self._move(t, incident, successor.primary_entity)
-            incident.members |= successor.members
-            self._merge(t, successor, incident)
-        elif incident.is_open:
-            incident.resolved_at = t
-            self._add_sibling(self._ended, incident)
-            self.record_change(t, incident, "resolved")
-
-    # --- moves between members of a group
-
-    def _find_successor(self, t: float, incident: IncidentState) -> IncidentState | None:
-        """Returns the incident on another member of the group that began as this one ends."""
-        begun = (
-            one
-            for key in self._sibling_keys(incident.condition, incident.primary_entity)
-            for one in self._begun.get(key, ())
-            if one.is_open and not one.merged_into and one.sort_key > incident.sort_key
-        )
-        successors = [
-            one
-            for one in begun
-            if t - one.since <= self.timing.hand_over_s
-            and self._are_siblings(incident, one.condition, one.primary_entity)
-        ]
-        return min(successors, key=lambda one: one.sort_key, default=None)
-
-    def _is_continuation(self, incident: IncidentState, alert: Alert) -> bool:
-        """Whether an alert continues an incident that has just ended on another member of its group."""
-        resolved_at = incident.resolved_at
-        ended = resolved_at is not None and abs(alert.since - resolved_at) <= self.timing.hand_over_s
-        return ended and self._are_siblings(incident, alert.condition, alert.entity)
-
-    def _are_siblings(self, incident: IncidentState, condition: str, entity: Entity) -> bool:
-        own = incident.primary_entity
-        alike = incident.condition == condition and own.kind == entity.kind and own != entity
-        if not alike or entity.kind not in NODE_BOUND:
-            return False
-        return not self.locality.location_of(own).groups.isdisjoint(self.locality.location_of(entity).groups)
-
-    def _move(self, t: float, incident: IncidentState, to: Entity) -> None:
-        self._by_primary_entity[incident.condition, incident.primary_entity].remove(incident)
-        self._by_primary_entity.setdefault((incident.condition, to), []).append(incident)
-        incident.moves += 1
-        self._change_primary(t, incident, to)
-
-    def _change_primary(self, t: float, incident: IncidentState, to: Entity) -> None:
-        old, new = (self.locality.display_name(entity)[1] for entity in (incident.primary_entity, to))
-        self.record_change(t, incident, f"moved from {old} to {new}")
-        # The alternatives at the new place are others.
-        incident.primary_entity, incident.comparison_count = to, 0
-        self._add_sibling(self._begun, incident)
-        incident.compared_at, incident.needs_comparison = -math.inf, True
-
-
-def _at_known_entities(one: IncidentState, is_known: Callable[[Entity], bool]) -> IncidentState | None:
-    """Returns an incident without the entities that there are no more; None where none is left."""
-    members = frozenset(entity for entity in one.members if is_known(entity))
-    is_there = is_known(one.primary_entity)
-    if is_there and len(members) == len(one.members):
-        return one
-    if not (is_there or members):
-        return None
-    return replace(one, members=members, primary_entity=one.primary_entity if is_there else min(members))
+        self.version = before.version + 1

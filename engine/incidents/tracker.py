@@ -1,9 +1,10 @@
-"""From verdicts to incidents, in one step per tick: alerts, lifecycle, attribution, advice."""
+"""From what is found to incidents, in one step per tick: alerts and deviations, lifecycle, attribution, advice."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from skewscope.engine.advice.advice import (
     Conclusion,
@@ -17,23 +18,22 @@ from skewscope.engine.advice.advice import (
 )
 from skewscope.engine.attribution.alternatives import COMPARISON_INTERVAL_S, AlternativeFinder, count_judgeable
 from skewscope.engine.attribution.cause_graph import CauseGraph
-from skewscope.engine.attribution.explanation import Explainer, final_explanation
+from skewscope.engine.attribution.explanation import Explainer
+from skewscope.engine.attribution.symptom_explanation import DiagnosedPlace, SymptomExplainer
+from skewscope.engine.incidents.alert_incidents import AlertIncidents
 from skewscope.engine.incidents.alerts import AlertKey, AlertTracker, DerivedDiagnosis, EvidenceSnapshot, RuleInfo
-from skewscope.engine.incidents.lifecycle import IncidentLifecycle
+from skewscope.engine.incidents.deviation_incidents import DeviationIncidents, Deviations
+from skewscope.engine.incidents.diagnosis import DiagnosisState
+from skewscope.engine.incidents.lifecycle import MAX_OPENED, IncidentLifecycle
 from skewscope.engine.incidents.result_cache import IncidentCache, ResultCache
 from skewscope.engine.incidents.senders import RoundJoin, SenderFinder
-from skewscope.engine.incidents.state import (
-    MAX_OPENED,
-    DiagnosedPlace,
-    IncidentState,
-    IncidentTiming,
-    entities_of,
-    to_incident,
-)
-from skewscope.engine.model.incident import Advice, Explanation, Incident, IncidentChange
+from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation, to_incident
+from skewscope.engine.model.incident import DIAGNOSIS, Advice, Explanation, Incident, IncidentChange
 from skewscope.engine.model.locality import Entity, LocalityIndex, NeighbourIndex
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import RuleVerdict
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.places import PlaceTokens
 from skewscope.kb.model import Catalogue
 
 
@@ -48,6 +48,8 @@ class IncidentTracker:
         policies: PolicyEvaluator | None = None,
         timing: IncidentTiming | None = None,
         join: RoundJoin | None = None,
+        *,
+        cells: JudgedCells | None = None,
     ) -> None:
         self.catalogue = catalogue
         self.timing = timing or IncidentTiming()
@@ -64,7 +66,11 @@ class IncidentTracker:
         self.policies = policies or PolicyEvaluator(Program())
         causes = CauseGraph(catalogue)
         self._neighbours = NeighbourIndex(self.locality)
-        self._lifecycle = IncidentLifecycle(self.alerts, self.locality, self.timing, self._count_judgeable)
+        self._lifecycle = IncidentLifecycle(self.timing)
+        self._by_alerts = AlertIncidents(self._lifecycle, self.alerts, self.locality, self._count_judgeable)
+        tokens = PlaceTokens(self.locality)
+        self._by_deviations = DeviationIncidents(self._lifecycle, catalogue, self.senders, tokens, cells)
+        self._symptom_explainer = SymptomExplainer(tokens)
         self._alternatives = AlternativeFinder(catalogue, causes, self._neighbours, self.alerts)
         self._explainer = Explainer(causes, self.locality, self.timing)
         self._advice: Mapping[tuple[str, str], tuple[Advice, ...]] = {}
@@ -75,10 +81,10 @@ class IncidentTracker:
         self._evaluated_revision = -1
         """That of the last evaluation of policies."""
         self._cache = IncidentCache()
-        self._listed = ResultCache[tuple[Incident, ...]]()
+        self._listed, self._ordered = ResultCache[tuple[Incident, ...]](), ResultCache[tuple[Incident, ...]]()
         self._places = ResultCache[tuple[DiagnosedPlace, ...]]()
         self._last_epoch: tuple[object, ...] = ()
-        self._firing: list[IncidentState] = []
+        self._firing: list[DiagnosisState] = []
         """The incidents of the last reconciliation whose primary alert fires."""
         self._uncompared = 0
         """How many of them wait for the next tick to be compared."""
@@ -93,6 +99,8 @@ class IncidentTracker:
         """Goes on with the alerts and incidents of another tracker, except those on entities that there are no more."""
         self.alerts.take_over(before.alerts, is_known)
         self._lifecycle.take_over(before._lifecycle, is_known)  # noqa: SLF001 - one of its own kind
+        self._by_alerts.take_over(before._by_alerts, is_known)  # noqa: SLF001
+        self._by_deviations.take_over(before._by_deviations)  # noqa: SLF001
         self._context, self._t = before._context, before._t  # noqa: SLF001
         self._revision, self._evaluated_revision = before._revision, before._evaluated_revision  # noqa: SLF001
 
@@ -100,19 +108,28 @@ class IncidentTracker:
         """Replace the facts that are known from outside; they count from the next tick on."""
         self._context = tuple(sorted(set(context)))
 
-    def step(self, t: float, verdicts: Iterable[RuleVerdict]) -> tuple[IncidentChange, ...]:
-        """Returns the changes that the verdicts of one tick cause."""
+    def step(
+        self, t: float, verdicts: Iterable[RuleVerdict], deviations: Deviations = MappingProxyType({})
+    ) -> tuple[IncidentChange, ...]:
+        """Returns the changes that the verdicts of one tick and the deviations that hold at its end cause."""
         self._t = t
+        self._lifecycle.begin_tick()
+        self._step_alerts(t, verdicts)
+        self._revision += self._lifecycle.expire_recent(t)
+        self._by_deviations.step(t, deviations)
+        self._explain_symptoms(t)
+        return self._lifecycle.take_changes()
+
+    def _step_alerts(self, t: float, verdicts: Iterable[RuleVerdict]) -> None:
         self.alerts.update(t, verdicts)
-        if not (self.alerts.active or self._lifecycle.recent):
+        if not (self.alerts.active or self._by_alerts.recent):
             if self.alerts.changed or not self._is_prepared:
                 self._is_prepared = not self._neighbours.prepare(
                     (verdict.kind, verdict.names) for verdict in self.alerts.current_verdicts()
                 )
-            return ()
+            return
         self.alerts.drop(t - max(self.timing.grouping_s, self.timing.explain_s))
         revision = self._revision
-        self._lifecycle.begin_tick()
         self._reconcile(t)
         self._find_witnesses()
         # Policies match the confidence that the incidents now have. What they derive changes incidents in this tick,
@@ -121,14 +138,16 @@ class IncidentTracker:
             self._reconcile(t)
         if self._revision != revision:
             self._assign_advice()
-        self._revision += self._lifecycle.expire_recent(t)
         before, self._outcome = self._outcome, (self.alerts.version, self._last_epoch, self._policy_input)
         self._is_settled = before == self._outcome
-        return self._lifecycle.take_changes()
 
     def next_change(self) -> float:
-        """Returns the time in seconds before which the same verdicts change nothing: in the past if they may now."""
-        if not (self.alerts.active or self._lifecycle.recent):
+        """Returns the time in seconds before which the same verdicts and deviations change nothing; it may be past."""
+        waits = self._t if self._lifecycle.room <= 0 else math.inf
+        return min(self._next_change_of_alerts(), self._by_deviations.next_change(), waits)
+
+    def _next_change_of_alerts(self) -> float:
+        if not (self.alerts.active or self._by_alerts.recent):
             return math.inf
         # Policies match the confidence of the tick before: the one after a change may change more.
         return min((end for end in self._ends() if end >= self._t), default=math.inf) if self._is_settled else -math.inf
@@ -138,7 +157,7 @@ class IncidentTracker:
         timing, states = self.timing, self._lifecycle.states
         for alert in self.alerts.active.values():
             yield from (alert.cleared_at + age for age in (timing.grouping_s, timing.explain_s))
-        for one in self._lifecycle.recent.values():
+        for one in self._by_alerts.recent.values():
             if one.needs_comparison:
                 yield max(one.compared_at + COMPARISON_INTERVAL_S, self._t)
             root = states.get(one.explanation.id) if one.explanation else None
@@ -150,47 +169,53 @@ class IncidentTracker:
 
     def _reconcile(self, t: float) -> None:
         """Update the incidents, their alternatives and explanations, if their input has changed."""
-        before, epoch, waits = self._last_epoch, self._epoch(t), self._lifecycle.waiting > 0
+        before, epoch, waits = self._last_epoch, self._epoch(t), self._by_alerts.waiting > 0
         if epoch == before and not (waits or self._uncompared):
             return
         self._revision += 1
         # Comparisons alone change neither which incidents there are nor what explains them.
         is_same = epoch[:-1] == before[:-1] and not waits
         if not is_same:
-            self._firing = self._lifecycle.reconcile(t)
+            self._firing = self._by_alerts.reconcile(t)
         due = [one for one in self._firing if _is_comparison_due(t, one)]
         self._uncompared = max(len(due) - MAX_OPENED, 0)
         self._alternatives.compare(t, due[:MAX_OPENED])
         if not is_same:
             self._explain(t)
-        recent = self._lifecycle.recent.values()
+        recent = self._by_alerts.recent.values()
         self._alternatives.weigh([one for one in recent if one.is_open and _is_likely_root(one)])
         self._last_epoch = self._epoch(t)
 
     def _epoch(self, t: float) -> tuple[object, ...]:
         """Returns everything that decides the incidents, comparisons last; while it stays, they stay."""
-        recent = self._lifecycle.recent
-        fading = tuple(sorted(key for key, alert in self.alerts.active.items() if self._lifecycle.is_fading(t, alert)))
+        recent = self._by_alerts.recent
+        fading = tuple(sorted(key for key, alert in self.alerts.active.items() if self._by_alerts.is_fading(t, alert)))
         explaining = tuple(sorted(one.id for one in recent.values() if one.resolved_age(t) <= self.timing.explain_s))
         lingering = tuple(sorted(self._explainer.find_lingering(t, recent.values(), self._lifecycle.states)))
         due = tuple(sorted(one.id for one in recent.values() if one.is_open and _is_comparison_due(t, one)))
-        return self.alerts.version, self._context, self._lifecycle.waiting, fading, explaining, lingering, due
+        return self.alerts.version, self._context, self._by_alerts.waiting, fading, explaining, lingering, due
 
     def _count_judgeable(self, condition: str, domain: str, kind: str) -> int:
         verdicts = (verdict for _, verdict in self.alerts.verdicts_of(condition))
         return count_judgeable(self._neighbours, verdicts, domain, kind)
 
     def _explain(self, t: float) -> None:
-        recent = self._lifecycle.recent
+        recent = self._by_alerts.recent
         found = self._explainer.explain(t, recent.values(), self._lifecycle.states)
         changed = [recent[id_] for id_, new in found.items() if recent[id_].explanation != new]
         for incident in sorted(changed, key=lambda one: one.sort_key):
-            self._set_explanation(t, incident, found[incident.id])
+            self._lifecycle.explain(t, incident, found[incident.id])
 
-    def _set_explanation(self, t: float, incident: IncidentState, new: Explanation | None) -> None:
-        old, incident.explanation = incident.explanation, new
-        if (old and old.id) != (new and new.id):
-            self._lifecycle.record_change(t, incident, f"explained by {new.id}" if new else "a root again")
+    def _explain_symptoms(self, t: float) -> None:
+        """Explains the symptoms that no diagnosis explains yet."""
+        left = [one for one in self._by_deviations.recent.values() if one.explanation is None]
+        if not left:
+            return
+        self._symptom_explainer.update(self._recent_places())
+        for one in left:
+            root = self._symptom_explainer.find(one.tokens) if one.resolved_age(t) <= 0 else ""
+            if root:
+                self._lifecycle.explain(t, one, Explanation(root, "caused"))
 
     # --- advice
 
@@ -204,7 +229,7 @@ class IncidentTracker:
         ]
         diagnoses = []
         for alert in firing:
-            incident = self._lifecycle.incident_of.get(alert.key)
+            incident = self._by_alerts.incident_of.get(alert.key)
             if incident is None:
                 continue  # it waits to open
             moves = incident.moves if incident.primary_entity == alert.entity else 0
@@ -227,7 +252,7 @@ class IncidentTracker:
 
     def _assign_advice(self) -> None:
         """Set the mitigations of the incidents whose primary alert fires; the others keep theirs."""
-        for incident in self._lifecycle.recent.values():
+        for incident in self._by_alerts.recent.values():
             alert = self.alerts.active.get((incident.condition, incident.primary_entity))
             if incident.is_open and not incident.merged_into and alert is not None and alert.firing_rules:
                 incident.mitigations = self._advice.get((incident.condition, incident.primary_entity.key), ())
@@ -238,7 +263,7 @@ class IncidentTracker:
             return
         found: dict[str, tuple[EvidenceSnapshot, Entity]] = {}
         self._lone = False
-        for one in self._lifecycle.recent.values():
+        for one in self._by_alerts.recent.values():
             if not one.is_open:
                 continue
             basis = found[one.id] = one.peak_evidence, one.primary_entity
@@ -253,70 +278,52 @@ class IncidentTracker:
     # --- results
 
     def list_incidents(self, input_hash: str = "") -> tuple[Incident, ...]:
-        """Returns every incident that ever fired, oldest first; the same objects as long as nothing of them changes."""
-        return self._listed.get((self._revision, input_hash), lambda: tuple(self._list_incidents(input_hash)))
+        """Returns every incident that ever fired, oldest first; `input_hash` identifies the input.
+
+        What has not changed since the last call is the same object: each incident, and the tuple of all.
+        """
+        versions = self._revision, self._lifecycle.version, self._by_deviations.version
+        found = self._listed.get((versions, input_hash), lambda: tuple(self._list_incidents(input_hash)))
+        # Tuples compare the identities of their items first.
+        return self._ordered.get(found, lambda: tuple(order_for_contract(found, input_hash)))
 
     def _list_incidents(self, input_hash: str) -> Iterator[Incident]:
         states = self._lifecycle.states
         roots = {one.id: final_explanation(one, states) for one in states.values() if one.explanation}
         explained: dict[str, list[IncidentState]] = {}
         for id_, root in roots.items():
-            if root is not None:
+            if root is not None and states[id_].category == DIAGNOSIS:
                 explained.setdefault(root.id, []).append(states[id_])
         self._cache.forget_all_but(states.keys())
-        for one in sorted(states.values(), key=lambda one: one.sort_key):
+        for one in states.values():
             root, parts = roots.get(one.id), explained.get(one.id, ())
             places = tuple((part.condition, part.primary_entity, part.members) for part in parts)
-            content = input_hash, root, places, one.content
-            yield self._cache.get(one.id, content, partial(self._to_incident, one, root, parts, input_hash))
+            build = partial(to_incident, one, self.locality, self.catalogue, root, parts, input_hash)
+            yield self._cache.get(one.id, (input_hash, root, places, one.content), build)
 
-    def _to_incident(
-        self, incident: IncidentState, root: Explanation | None, explained: Sequence[IncidentState], input_hash: str
-    ) -> Incident:
-        """Returns an incident; the blast radius of a root includes what it explains."""
-        others = {other.condition for other in explained} - {incident.condition}
-        blast_radius = self.locality.blast_radius(entities_of([incident, *explained]))
-        found = to_incident(incident, self.locality, root, blast_radius, others)
-        return replace(found, input_hash=input_hash) if input_hash else found
+    def _recent_places(self) -> tuple[DiagnosedPlace, ...]:
+        """Returns where diagnoses are that are open or resolved recently; the same object while nothing changes."""
+        return self._places.get(self._revision, lambda: tuple(self._find_recent_places()))
 
-    def recent_places(self) -> tuple[DiagnosedPlace, ...]:
-        """Returns where incidents are that are open or resolved recently; the same object while nothing changes."""
-        return self._places.get(self._revision, lambda: tuple(self._recent_places()))
-
-    def _recent_places(self) -> Iterator[DiagnosedPlace]:
+    def _find_recent_places(self) -> Iterator[DiagnosedPlace]:
         states = self._lifecycle.states
-        for one in sorted(self._lifecycle.recent.values(), key=lambda each: each.sort_key):
+        for one in sorted(self._by_alerts.recent.values(), key=lambda each: each.sort_key):
             root = final_explanation(one, states)
-            entities = tuple(sorted({one.primary_entity, *one.members}))
-            yield DiagnosedPlace(root.id if root else one.id, one.resolved_at, entities)
+            yield DiagnosedPlace(root.id if root else one.id, tuple(sorted({one.primary_entity, *one.members})))
 
     def list_pending(self) -> list[Incident]:
         """Returns what holds but has not held long enough to fire. Call it after `step`, before the next tick."""
-        found: dict[AlertKey, IncidentState] = {}
+        found: dict[AlertKey, DiagnosisState] = {}
         for key, since, evidence in self.alerts.iter_pending():
             alert = self.alerts.active.get(key)
             if (alert is None or not alert.firing_rules) and key not in found:
-                found[key] = IncidentState(*key, since, since, evidence)
+                found[key] = DiagnosisState(*key, since, since, peak_evidence=evidence)
         ordered = sorted(found.values(), key=lambda one: (one.opened_at, one.condition, one.primary_entity))
-        return [
-            replace(
-                to_incident(one, self.locality, None, self.locality.blast_radius([one.primary_entity])),
-                state="pending",
-            )
-            for one in ordered
-        ]
+        return [replace(to_incident(one, self.locality, self.catalogue), state="pending") for one in ordered]
 
     def forget(self, before: float) -> None:
         """Drop the incidents that resolved before a time, except those that still explain others."""
-        states, recent = self._lifecycle.states, self._lifecycle.recent
-        kept = {one.id for one in states.values() if one.is_open or _last_active_at(one) >= before} | set(recent)
-        kept |= {one.explanation.id for one in recent.values() if one.explanation and one.explanation.id in states}
-        roots = {id_: final_explanation(states[id_], states) for id_ in kept}
-        named = kept | {root.id for root in roots.values() if root}
-        self._lifecycle.states = {id_: one for id_, one in states.items() if id_ in named}
-        for one in self._lifecycle.states.values():
-            if one.explanation and one.explanation.id not in named:
-                one.explanation = roots.get(one.id)  # the incident between the two is dropped
+        self._lifecycle.forget(before)
         self._revision += 1
 
 
@@ -330,18 +337,14 @@ def order_for_contract(incidents: Iterable[Incident], input_hash: str) -> list[I
     return sorted(given, key=order)
 
 
-def _is_comparison_due(t: float, incident: IncidentState) -> bool:
+def _is_comparison_due(t: float, incident: DiagnosisState) -> bool:
     return incident.needs_comparison and t - incident.compared_at >= COMPARISON_INTERVAL_S
 
 
-def _is_likely_root(incident: IncidentState) -> bool:
+def _is_likely_root(incident: DiagnosisState) -> bool:
     """Whether an incident has no cause; coincident ones remain alternatives to their root."""
     return incident.explanation is None or incident.explanation.relation == "coincident"
 
 
 def _derived_diagnoses(conclusions: Iterable[Conclusion]) -> list[DerivedDiagnosis]:
     return [DerivedDiagnosis(c.diagnosis, c.subject, c.entity, c.policy, c.hash) for c in conclusions if c.diagnosis]
-
-
-def _last_active_at(incident: IncidentState) -> float:
-    return incident.opened_at if incident.resolved_at is None else incident.resolved_at

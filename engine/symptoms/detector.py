@@ -107,9 +107,15 @@ class SymptomDetector:
         """[cell] whether it is the duration of a step that a job prints, of which the next one may be as long."""
         self._is_rounded: Mask = none
         """[cell] whether all its values had few digits."""
+        self._t = self._unread_until = -math.inf
+        """End of the last tick; time until which samples wait for the turn of their cells."""
 
-    def step(self, t: float) -> None:
-        """Updates the deviations with the samples of the tick that ends at `t` seconds."""
+    def step(self, t: float, *, sampled: bool = True) -> None:
+        """Updates the deviations with the samples of the tick that ends at `t` seconds, if it has some."""
+        self._t = t
+        # Where cells take turns, the samples of a tick are read until each had its turn.
+        if sampled and self.cells.turns > 1:
+            self._unread_until = t + self.cells.turns
         if self.cells.grow(t):
             self._grow()
         new = self.cells.read(t)
@@ -290,6 +296,10 @@ class SymptomDetector:
             for new in split_rounds(earlier, cells, self.cells.series[cells]) if len(cells) else ():
                 differs = self._differ(new)
                 self.shifts.step(new.cells[differs], new.value[differs], new.time[differs])
+
+    def next_change(self) -> float:
+        """Returns the time in seconds before which a step without samples would change nothing."""
+        return min(self.steps.next_stop, self._t if self._t < self._unread_until else math.inf)
 
     def conclude(self) -> None:
         """Ends the data: what was bad from its first sample to its last is a deviation."""

@@ -1,16 +1,16 @@
-"""Which deviations belong together, by their places, and which diagnosis explains them."""
+"""What deviations share that belong together, and which signals are judged there."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from array import array
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from skewscope.engine.incidents.result_cache import ResultCache
-from skewscope.engine.incidents.state import DiagnosedPlace
 from skewscope.engine.model.locality import Entity, LocalityIndex
+from skewscope.engine.symptoms.cells import JudgedCells
 
-WAITING_HOPS = 2
-"""From a pipeline over its stages to the other pipelines of a job."""
 MAX_PORTS = 16
 """Ports of a node beyond which it is a switch: its ports fail one by one."""
+INDEXED_PER_TICK = 5000
 
 
 @dataclass
@@ -39,73 +39,49 @@ class PlaceTokens:
 
 
 @dataclass
-class ExplainingPlaces:
-    """The diagnoses that may explain symptoms, by the tokens of what they may explain."""
+class JudgedPlaces:
+    """The cells by the names of the nodes that they lie on."""
 
+    cells: JudgedCells
     tokens: PlaceTokens
-    _diagnoses: tuple[DiagnosedPlace, ...] = ()
-    _indexes: ResultCache[Mapping[str, Sequence[int]]] = field(default_factory=ResultCache)
-    _by_token: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Numbers of the diagnoses, in their order."""
-    _explainable: dict[tuple[Entity, ...], frozenset[str]] = field(default_factory=dict)
-    """What a diagnosis may explain, by its entities; of the present ones only."""
-    _waiting: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
-    """The training groups that wait for some, as tokens; a topology has few such sets."""
+    _cells_at: "dict[str, array[int]]" = field(default_factory=dict)
+    """'' for those on no node."""
+    _seen: int = 0
 
-    def update(self, diagnoses: tuple[DiagnosedPlace, ...]) -> None:
-        """Replaces the diagnoses; those that come first count first."""
-        self._diagnoses = diagnoses
-        self._by_token = self._indexes.get(diagnoses, self._index)
+    def prepare(self) -> None:
+        """Indexes some more cells, so that the first symptom does not wait for all of a large fleet."""
+        self._index(INDEXED_PER_TICK)
 
-    def find(self, tokens: Iterable[str], ended_after: float) -> str:
-        """Returns the id of the first diagnosis that has one of some tokens and did not end before a time; or ''."""
-        first = min((n for token in tokens for n in self._first_at(token, ended_after)), default=-1)
-        return self._diagnoses[first].id if first >= 0 else ""
+    def delivered_near(self, tokens: Collection[str]) -> set[str]:
+        """Returns the signals of which some cell whose place has one of some tokens has had a sample."""
+        cells = self.cells
+        return {cells.signals[n].id for n in self.find_near(tokens) if not math.isnan(cells.time[n])}
 
-    def _first_at(self, token: str, ended_after: float) -> Iterator[int]:
-        """Yields the number of the first diagnosis at a token that did not end before a time, if any."""
-        for n in self._by_token.get(token, ()):
-            ended = self._diagnoses[n].resolved_at
-            if ended is None or ended >= ended_after:
-                yield n
-                return
+    def find_near(self, tokens: Collection[str]) -> Iterator[int]:
+        """Yields the cells whose places have one of some tokens."""
+        self._index(len(self.cells))
+        # A place that shares a group lies on a node of the group, or is no place of one node.
+        parts = (token.partition(":") for token in tokens)
+        nodes = {""}.union(*(self._nodes_of(kind, name) for kind, _, name in parts))
+        places = self.cells.places
+        # By the identity of a place: there are many cells of each.
+        is_near: dict[int, bool] = {}
+        for node in sorted(nodes):
+            for cell in self._cells_at.get(node, ()):
+                found = is_near.get(id(places[cell]))
+                if found is None:
+                    found = is_near[id(places[cell])] = not self.tokens.of(places[cell]).isdisjoint(tokens)
+                if found:
+                    yield cell
 
-    def _index(self) -> Mapping[str, Sequence[int]]:
-        before, self._explainable = self._explainable, {}
-        found: dict[str, list[int]] = {}
-        for n, diagnosis in enumerate(self._diagnoses):
-            tokens = before.get(diagnosis.entities) or self._find_explainable(diagnosis.entities)
-            self._explainable[diagnosis.entities] = tokens
-            for token in tokens:
-                found.setdefault(token, []).append(n)
-        return found
-
-    def _find_explainable(self, entities: Iterable[Entity]) -> frozenset[str]:
-        """Returns the tokens of all places that a diagnosis may explain; a pool reaches its replicas."""
-        found: set[str] = set()
+    def _nodes_of(self, kind: str, name: str) -> Collection[str]:
         locality = self.tokens.locality
-        for entity in entities:
-            location = locality.location_of(entity)
-            found |= self.tokens.of(entity) | location.groups | self._waiting_groups(location.groups)
-            if entity.kind == "pool":
-                found |= locality.replicas_of([f"pool:{entity.name}"])
-            elif entity.kind == "fleet":
-                found |= locality.replicas_of(f"pool:{pool.name}" for pool in locality.topology.pools)
-        return frozenset(found)
+        return locality.nodes_of_group(name) if kind == "group" else locality.nodes_of(kind, name)
 
-    def _waiting_groups(self, groups: frozenset[str]) -> frozenset[str]:
-        """Returns tokens of the training groups that wait for some: a pipeline for its stages, these for the others."""
-        if groups not in self._waiting:
-            self._waiting[groups] = self._find_waiting(groups)
-        return self._waiting[groups]
-
-    def _find_waiting(self, groups: frozenset[str]) -> frozenset[str]:
-        locality = self.tokens.locality
-        serving = {f"group:{name}" for name in locality.topology.serving_groups}
-        found = {*groups} - serving
-        for _ in range(WAITING_HOPS):
-            names = [token.partition(":")[2] for token in found]
-            nodes = {node for name in names for node in locality.nodes_of_group(name)}
-            found |= {token for node in nodes for token in locality.location_of(Entity("node", node)).groups}
-            found -= serving
-        return frozenset(found)
+    def _index(self, count: int) -> None:
+        """Indexes so many more cells."""
+        places, end = self.cells.places, min(self._seen + count, len(self.cells))
+        for n in range(self._seen, end):
+            for node in self.tokens.locality.nodes_of(places[n].kind, places[n].name) or ("",):
+                self._cells_at.setdefault(node, array("i")).append(n)
+        self._seen = end

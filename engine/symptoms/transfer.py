@@ -1,8 +1,8 @@
 """What is usual and what is abnormal now, taken over from the symptoms of the engine before."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -77,6 +77,7 @@ def transfer_detector(now: SymptomDetector, before: SymptomDetector, entities: E
         entities: what the topologies have in common.
     """
     places = _match_cells(now.cells, before.cells)
+    copy_fields(now, before, ("_t", "_unread_until"))
     copy_items(now.cells, before.cells, CELLS, places.cells)
     copy_items(now.cells.means, before.cells.means, MEANS, places.of_part(now.cells.means, before.cells.means))
     copy_items(now, before, ("_floor", "_last", "_last_time", "_is_rounded"), places.cells)
@@ -167,27 +168,3 @@ def _board_keys(shares: RequestShares) -> list[tuple[str, str]]:
 def _member_keys(shares: RequestShares) -> list[tuple[tuple[str, str], str]]:
     boards = _board_keys(shares)
     return [(boards[board], name) for board, _, name in shares._members]
-
-
-# --- symptoms
-
-
-def transfer_symptoms(now: Any, before: Any, entities: EntityPlaces) -> None:
-    """Takes over the symptoms of a `SymptomTracker`, as far as they are at places that there still are.
-
-    The type is not imported: the tracker's module is one of those that import the most.
-    """
-    kept = {id_: _at_places(one, entities) for id_, one in before.symptoms.items()}
-    symptoms = {id_: one for id_, one in kept.items() if one.deviations}
-    owners = {key: id_ for key, id_ in before._owner.items() if id_ in symptoms and key in symptoms[id_].deviations}
-    now.take_over(symptoms, owners, before._t)
-    copy_fields(now, before, ("_unread_until",))
-
-
-def _at_places(one: Any, entities: EntityPlaces) -> Any:
-    """Returns the part of a symptom that is at known places; without deviations if nothing of it is."""
-    known = {key: each for key, each in one.deviations.items() if entities.has(each.place)}
-    if not known or len(known) == len(one.deviations):
-        return one if known else replace(one, deviations={})
-    primary = one.primary if entities.has(one.primary.place) else min(known.values(), key=lambda each: each.rank)
-    return replace(one, deviations=known, active=one.active & known.keys(), primary=primary)

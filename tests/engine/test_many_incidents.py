@@ -5,11 +5,11 @@ import sys
 import pytest
 
 from bench.incident_storm import ENDING, OPEN, OPENING, WARM_UP, PortStorm, build_fleet
-from skewscope.engine.incidents.state import DiagnosedPlace
+from skewscope.engine.attribution.symptom_explanation import DiagnosedPlace, SymptomExplainer
 from skewscope.engine.model.incident import MAX_HISTORY, extend_history
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.deviation import PAST, Deviation
-from skewscope.engine.symptoms.tracker import CLEAR_S
+from skewscope.engine.symptoms.places import PlaceTokens
 from tests.support.symptom_world import KNOWN, START, SymptomWorld
 
 FEW, MANY = 24, 192
@@ -85,39 +85,41 @@ def port_deviations(count):
 
 
 def symptom_tracker(ports=1):
-    """Returns a tracker of symptoms whose deviations a test sets."""
-    tracker = SymptomWorld(fleet=build_fleet(ports, 0)).tracker
-    tracker.detector.step = lambda t: None
-    return tracker
+    """Returns a tracker for ports whose deviations a test sets."""
+    return SymptomWorld(fleet=build_fleet(ports, 0)).tracker
 
 
 def test_a_symptom_that_opens_does_not_look_at_all_others():
     def calls(ports):
-        tracker = symptom_tracker(ports)
-        tracker.detector.deviations = port_deviations(ports)
-        return count_calls(lambda: tracker.step(START, ()))
+        tracker, deviations = symptom_tracker(ports), port_deviations(ports)
+        return count_calls(lambda: tracker.step(START, (), deviations))
 
     assert calls(960) < 10 * calls(120)
 
 
+def places_of(ports):
+    return tuple(DiagnosedPlace(f"d{n}", (Entity("port", f"n{n}/ew"),)) for n in range(ports))
+
+
 def test_a_diagnosis_is_found_without_a_look_at_all_of_them():
     def calls(ports):
-        tracker = symptom_tracker(ports)
-        tracker.detector.deviations = port_deviations(ports)
-        places = [DiagnosedPlace(f"d{n}", None, (Entity("port", f"n{n}/ew"),)) for n in range(ports)]
-        made = count_calls(lambda: tracker.step(START, places))
-        found = {one.primary.place: one.explanation.id for one in tracker.symptoms.values()}
-        assert found == {one.entities[0]: one.id for one in places}
+        tokens = PlaceTokens(symptom_tracker(ports).locality)
+        explainer, places = SymptomExplainer(tokens), places_of(ports)
+        wanted = [(tokens.of(one.entities[0]), one.id) for one in places]
+        explainer.update(places)
+        found = []
+        made = count_calls(lambda: found.extend(explainer.find(near) for near, _ in wanted))
+        assert found == [id_ for _, id_ in wanted]
         return made
 
     assert calls(960) < 10 * calls(120)
 
 
 def test_what_a_diagnosis_explains_is_forgotten_with_it():
-    tracker = symptom_tracker(3)
-    for n in range(3):
-        tracker.step(START + n, [DiagnosedPlace(f"d{n}", None, (Entity("port", f"n{n}/ew"),))])
-    assert len(tracker._explaining._explainable) == 1
+    explainer = SymptomExplainer(PlaceTokens(symptom_tracker(3).locality))
+    for place in places_of(3):
+        explainer.update((place,))
+    assert len(explainer._explainable) == 1
 
 
 def test_a_history_keeps_what_came_first_and_last():
@@ -134,11 +136,10 @@ def test_the_history_of_a_symptom_that_comes_and_goes_is_bounded():
     tracker, t = symptom_tracker(), START
     for _ in range(MAX_HISTORY):
         for deviations in (port_deviations(1), {}):
-            tracker.detector.deviations = deviations
-            for pause in (1.0, CLEAR_S):
+            for pause in (1.0, tracker.timing.grouping_s):
                 t += pause
-                tracker.step(t, ())
-    (incident,) = tracker.list_incidents({})
-    assert [what for _, what in incident.history[:3]] == ["opened", "resolved", "found again"]
+                tracker.step(t, (), deviations)
+    (incident,) = tracker.list_incidents()
+    assert [what for _, what in incident.history[:3]] == ["opened", "resolved", "fired again"]
     assert incident.history[-1] == (t, "resolved")
     assert len(incident.history) == MAX_HISTORY

@@ -1,17 +1,20 @@
 """A small fleet whose series are judged by themselves, for tests of symptoms."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from skewscope.engine.incidents.alerts import RuleInfo
+from skewscope.engine.incidents.symptom import SymptomState
+from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.entities import EntityIndex
-from skewscope.engine.model.locality import LocalityIndex
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
+from skewscope.engine.model.verdict import RuleVerdict
+from skewscope.engine.symptoms.detector import SymptomDetector
 from skewscope.engine.symptoms.progress import EVALUATION_SIGNAL
 from skewscope.engine.symptoms.roles import judged_signals
-from skewscope.engine.symptoms.tracker import SymptomTracker
 from skewscope.kb.loader import catalogue
 
 START = 1.7e9
@@ -42,14 +45,17 @@ def pool_of_replicas(replicas: int, size: int = 2) -> Topology:
 class SymptomWorld:
     """Feeds samples to a tracker, one tick a second."""
 
-    def __init__(self, size: int = 4, fleet: Topology | None = None) -> None:
+    def __init__(
+        self, size: int = 4, fleet: Topology | None = None, rules: Mapping[str, RuleInfo] | None = None
+    ) -> None:
         self.topology = fleet or topology(size)
         self.table = SeriesTable()
         signals = KNOWN.signals
         self.state = SeriesState(
             signals, EntityIndex(self.topology), {*judged_signals(signals), EVALUATION_SIGNAL}, 1.0
         )
-        self.tracker = SymptomTracker(self.state, KNOWN, LocalityIndex(self.topology))
+        self.detector = SymptomDetector(self.state, self.topology)
+        self.tracker = IncidentTracker(rules or {}, KNOWN, self.topology, cells=self.detector.cells)
         self.start = self.t = START
 
     def tick(
@@ -68,12 +74,30 @@ class SymptomWorld:
         self.state.begin_tick(self.t)
         self.state.ingest(Block(times, np.array(numbers, np.int32), values), self.table)
         self.state.refresh()
-        return self.tracker.step(self.t, (), sampled=bool(samples))
+        return self.step(sampled=bool(samples))
+
+    def step(self, verdicts: Iterable[RuleVerdict] = (), *, sampled: bool = True):
+        """Judges the samples that came, and takes in some verdicts."""
+        self.detector.step(self.t, sampled=sampled)
+        return self.tracker.step(self.t, verdicts, self.detector.deviations)
+
+    def conclude(self) -> None:
+        """Ends the data."""
+        self.detector.conclude()
+        self.tracker.step(self.t, (), self.detector.deviations)
+
+    def symptoms(self) -> list[SymptomState]:
+        """Returns the states of the symptoms that are open or have just ended."""
+        return list(self.tracker._by_deviations.recent.values())
 
     def found(self) -> set[tuple[str, str, str]]:
         """Returns (signal, entity, direction) of the deviations that hold."""
-        return {(one.signal.id, one.place.name, one.direction) for one in self.tracker.detector.deviations.values()}
+        return {(one.signal.id, one.place.name, one.direction) for one in self.detector.deviations.values()}
 
     def incidents(self):
         """Returns the symptoms as incidents."""
-        return self.tracker.list_incidents({})
+        return list(self.tracker.list_incidents())
+
+    def next_change(self) -> float:
+        """Returns the time in seconds before which a tick without samples changes nothing."""
+        return min(self.detector.next_change(), self.tracker.next_change())

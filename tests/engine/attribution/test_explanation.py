@@ -13,10 +13,10 @@ from skewscope.engine.attribution.explanation import (
     SIMULTANEOUS_S,
     AttributionCandidate,
     Explainer,
-    final_explanation,
     find_coincident,
 )
-from skewscope.engine.incidents.state import IncidentState, IncidentTiming
+from skewscope.engine.incidents.diagnosis import DiagnosisState
+from skewscope.engine.incidents.state import IncidentTiming, final_explanation
 from skewscope.engine.model.incident import RELATIONS, Explanation, parse_explanation, parse_incident
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.model.topology import Topology
@@ -124,7 +124,9 @@ def test_each_relation_of_an_incident_to_the_one_that_explains_it(script, until,
 
 
 def state(name, explanation=None):
-    made = IncidentState("late", Entity("rank", name), 0.0, 0.0, track("late", "rank", name).peak_evidence, id=name)
+    made = DiagnosisState(
+        "late", Entity("rank", name), 0.0, 0.0, peak_evidence=track("late", "rank", name).peak_evidence, id=name
+    )
     made.explanation = explanation
     return made
 

@@ -18,7 +18,7 @@ from skewscope.engine.incidents.confidence import (
     incident_confidence,
     probability,
 )
-from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.model.locality import Entity
 
 WEIGHTS, AGAINST = (3.0, 2.0, 2.0), (False, False, True)
@@ -144,7 +144,7 @@ def test_the_formula_of_the_module_is_the_one_that_is_used():
         calibration=calibration,
     )
     evidence = EvidenceSnapshot(info, 0.0, 5.0, 0.7, -0.3, (1, 0, -1), (2.0, 1.0, 0.0))
-    state = IncidentState("late", Entity("rank", "A:n1"), 0.0, 0.0, evidence, agreeing_rules=2)
+    state = DiagnosisState("late", Entity("rank", "A:n1"), 0.0, 0.0, peak_evidence=evidence, agreeing_rules=2)
     state.alternative_probability = 0.6
     rule = 0.3 - 0.2 + 0.8 * (-1.4 + 0.7 * 4.4 * 3.0 / 5.0)
     calibrated = -0.1 + 0.9 * (rule + 0.4 * 2 - 1.0 * 0.6)

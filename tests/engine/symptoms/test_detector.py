@@ -333,10 +333,10 @@ def test_cells_that_take_turns_are_all_read_though_ticks_without_samples_are_lef
     for _ in range(3):
         world.tick({("gpu.sm_clock", "gpu", name): 1980.0 for name in names}, pause=30 - world.t % 30)
         sampled = world.t
-        while world.tracker.next_change() <= world.t:
+        while world.next_change() <= world.t:
             world.tick({})
-        assert world.t - sampled <= world.tracker.detector.cells.turns
-    assert set(world.tracker.detector.cells.time.tolist()) == {sampled}
+        assert world.t - sampled <= world.detector.cells.turns
+    assert set(world.detector.cells.time.tolist()) == {sampled}
 
 
 def test_a_rolling_restart_of_a_pool_is_no_unevenness_of_its_replicas(monkeypatch):
@@ -369,7 +369,7 @@ def test_many_series_grow_again_only_after_a_while_and_then_those_that_came_are_
     # One series more each second; after the growth to n cells, the next one comes n seconds later.
     for second in range(20):
         world.tick({("step.compute_time", "rank", f"A:n{n}"): 1.0 for n in range(second + 1)})
-        sizes.append(len(world.tracker.detector.cells))
+        sizes.append(len(world.detector.cells))
     assert sizes == [1, 2, 2, 4, 4, 4, 4, *[8] * 8, *[16] * 5]
 
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import Group, Node, Topology
-from skewscope.engine.symptoms.tracker import DiagnosedPlace
+from tests.support.incidents import Says, info, verdict
 from tests.support.symptom_world import SymptomWorld
 
 REPLICAS, STAGES = 2, 4
@@ -47,14 +46,14 @@ def test_late_members_of_different_stages_are_told_apart():
 
 
 def test_a_slow_rank_explains_the_slow_steps_of_pipelines_that_wait_for_its_own():
-    world = SymptomWorld(fleet=job())
+    world = SymptomWorld(fleet=job(), rules={"late-rule": info("late")})
     for n in range(60):
         slow = 2.0 if n > 40 else 1.0
         world.tick({("step.duration", "group", name): slow * (1 + 0.001 * (n % 7)) for name in PIPELINES})
     assert {one.name for one in world.incidents()} == set(PIPELINES)
-    found = DiagnosedPlace("slow", None, (Entity("rank", "r0:d0p1"),))
-    world.tracker.step(world.t + 1, [found], sampled=False)
-    assert all(one.explanation is not None for one in world.tracker.symptoms.values())
+    world.step([verdict("late", {"r0:d0p1": Says()}, names=["r0:d0p1"])], sampled=False)
+    diagnosis, *symptoms = sorted(world.incidents(), key=lambda one: one.is_symptom)
+    assert {one.root_id for one in symptoms} == {diagnosis.id}
 
 
 @pytest.mark.parametrize(("signal", "told"), [("nccl.coll_seq", True), ("wire.bursts", False)])

@@ -10,7 +10,7 @@ CLOCK, BUSY = ("gpu.sm_clock", "gpu", "n0/gpu0"), ("gpu.util", "gpu", "n0/gpu0")
 
 
 def conclude(world):
-    world.tracker.conclude(world.t, ())
+    world.conclude()
     return world.incidents()
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from skewscope.engine.incidents.deviation_incidents import with_replicas
 from skewscope.engine.ingest.feed import Block, SeriesKey
 from tests.support.symptom_world import SymptomWorld, pool_of_replicas
 
@@ -35,7 +36,7 @@ class ServingWorld(SymptomWorld):
             self.state.begin_tick(self.t)
             self.state.ingest(block, self.table)
             self.state.refresh()
-            self.tracker.step(self.t, ())
+            self.step()
 
 
 def test_requests_that_take_longer_are_told_with_their_mean():
@@ -118,10 +119,11 @@ def test_the_causes_of_what_a_pool_shows_are_weighed_by_the_telemetry_of_its_rep
     world = ServingWorld(4)
     world.serve(120, dict.fromkeys("ABCD", 2.0))
     world.serve(45, dict.fromkeys("ABCD", 5.0))
-    world.tracker.step(world.t, ())
-    (state,) = (one for one in world.tracker.symptoms.values() if one.primary.place.kind == "pool")
-    near = world.tracker._cells_near(state.tokens | world.tracker._replica_tokens(state.tokens))
-    assert {world.tracker.detector.cells.places[cell].name for cell in near} == {*"ABCD"}
+    world.step()
+    (state,) = (one for one in world.symptoms() if one.primary.place.kind == "pool")
+    judged = world.tracker._by_deviations.judged
+    near = judged.find_near(with_replicas(state.tokens, world.tracker.locality))
+    assert {world.detector.cells.places[cell].name for cell in near} == {*"ABCD"}
 
 
 def test_replicas_whose_series_name_the_server_that_they_are_scraped_from_are_compared():

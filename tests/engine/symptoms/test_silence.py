@@ -84,7 +84,7 @@ def test_the_longest_pause_so_far_is_waited_for():
 def test_what_ends_with_its_input_has_not_fallen_silent():
     world = SymptomWorld()
     ends = {SeriesKey(signal, "gpu", "n1/gpu2"): START + 30.0 for signal in HEALTHY}
-    world.tracker.detector.silences.expect_ends(ends)
+    world.detector.silences.expect_ends(ends)
     play(world, (), 30)
     play(world, ("n1/gpu2",), 200)
     assert not silences(world)

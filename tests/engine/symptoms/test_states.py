@@ -18,7 +18,7 @@ def concluded(states, seconds=20):
     world = SymptomWorld(fleet=fleet)
     for _ in range(seconds):
         world.tick({("port.carrier", "port", name): state for name, state in states.items()})
-    world.tracker.detector.conclude()
+    world.detector.conclude()
     return sorted(name for _, name, _ in world.found())
 
 

@@ -96,7 +96,7 @@ def test_a_regular_pause_that_does_not_end_is_a_stop():
 
 def test_a_tick_is_asked_for_when_a_step_is_due():
     world = job_that_ends(seconds=1)
-    due = world.tracker.next_change()
+    due = world.next_change()
     assert world.t < due <= world.t + 10
     world.tick({}, pause=due - world.t)
     assert [one.condition for one in world.incidents()] == ["stopped-progress"]

@@ -1,0 +1,244 @@
+"""Which deviations are one incident: those of one place and time, named after the one that says most."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+
+from skewscope.engine.attribution.likely_causes import Candidate, CauseModel
+from skewscope.engine.incidents.lifecycle import IncidentLifecycle
+from skewscope.engine.incidents.senders import SenderFinder
+from skewscope.engine.incidents.symptom import SymptomIndex, SymptomState, severity_of, symptom_of
+from skewscope.engine.model.incident import Advice
+from skewscope.engine.model.locality import Entity, LocalityIndex
+from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.deviation import LESS, PAST, PEERS, SHARES, Deviation, DeviationKey
+from skewscope.engine.symptoms.places import JudgedPlaces, PlaceTokens
+from skewscope.engine.symptoms.progress import PART_SIGNAL, STEP_SIGNAL
+from skewscope.kb.model import Catalogue
+
+LEVELS = frozenset({"up", "down"})
+"""Directions of deviations that may follow one another in one series."""
+STAGE_KIND = "data-parallel"
+"""The members of such a group are one stage of several pipelines."""
+ADVISED_PROBABILITY = 0.3
+"""Mitigations of candidates from this probability on are advised."""
+
+Deviations = Mapping[DeviationKey, Deviation]
+
+
+class DeviationIncidents:
+    """The incidents of deviations, kept in step with those that hold."""
+
+    def __init__(
+        self,
+        lifecycle: IncidentLifecycle,
+        catalogue: Catalogue,
+        senders: SenderFinder,
+        tokens: PlaceTokens,
+        cells: JudgedCells | None = None,
+    ) -> None:
+        self.lifecycle, self.catalogue, self.senders = lifecycle, catalogue, senders
+        self.tokens, self.locality = tokens, tokens.locality
+        self.judged = None if cells is None else JudgedPlaces(cells, tokens)
+        self.version = 0
+        """Counts what may change the incidents that are listed, but for their changes."""
+        self._causes = CauseModel(catalogue)
+        self._owner: dict[DeviationKey, str] = {}
+        """Id of the incident of each deviation that holds."""
+        self._index = SymptomIndex()
+
+    @property
+    def recent(self) -> dict[str, SymptomState]:
+        """The symptoms that are open or have just ended, in the order in which they opened."""
+        return self.lifecycle.recent(SymptomState)
+
+    def step(self, t: float, deviations: Deviations) -> None:
+        """Brings the incidents in line with the deviations that hold at a time."""
+        if self.judged is not None:
+            self.judged.prepare()
+        self._index.keep(self.recent.keys())
+        stages = self._find_late_stages(deviations.values())
+        is_known = not stages and deviations.keys() <= self._owner.keys()
+        # The order decides which symptom a new one becomes a part of.
+        ranked = deviations.values() if is_known else sorted(deviations.values(), key=lambda one: one.rank)
+        changed = {self._assign(t, deviation, stages.get(deviation.place, frozenset())) for deviation in ranked}
+        for key in self._owner.keys() - deviations.keys():
+            id_ = self._owner.pop(key)
+            self.recent[id_].active.discard(key)
+            changed.add(id_)
+        for one in [one for one in self.recent.values() if one.is_open]:
+            one.ended_at = math.inf if one.active else min(one.ended_at, t)
+            if one.active:
+                if one.is_hearsay or one.id in changed:
+                    self._update(t, one)
+            elif t - one.ended_at >= self.lifecycle.timing.grouping_s:
+                self.lifecycle.resolve(t, one)
+        self.version += bool(changed - {""})
+
+    def next_change(self) -> float:
+        """Returns the time in seconds before which the same deviations change nothing."""
+        cleared = (one.ended_at for one in self.recent.values() if one.is_open)
+        return min(cleared, default=math.inf) + self.lifecycle.timing.grouping_s
+
+    def take_over(self, before: "DeviationIncidents") -> None:
+        """Goes on with the incidents that the lifecycle has taken over, and the owners of the deviations that hold."""
+        for one in self.lifecycle.states.values():
+            if isinstance(one, SymptomState):
+                one.name_after(one.primary, self.catalogue)
+        for one in self.recent.values():
+            self._index.add(one)
+        owners = before._owner.items()  # noqa: SLF001 - one of its own kind
+        self._owner = {key: id_ for key, id_ in owners if id_ in self.recent and key in self.recent[id_].deviations}
+
+    # --- deviations of one place
+
+    def _find_late_stages(self, deviations: Iterable[Deviation]) -> Mapping[Entity, frozenset[str]]:
+        """Returns tokens of stages of pipelines of which every member is late among its own pipeline, by late place."""
+        late: dict[str, set[Entity]] = {}
+        for one in deviations:
+            if one.form == PEERS and one.direction == "up" and one.signal.id == PART_SIGNAL:
+                for node in self.locality.nodes_of(one.place.kind, one.place.name):
+                    late.setdefault(node, set()).add(one.place)
+        found: dict[Entity, frozenset[str]] = {}
+        for group in self.locality.topology.groups if len(late) > 1 else ():
+            places = [late.get(self.locality.topology.node_of[member], set()) for member in group.members]
+            if group.kind == STAGE_KIND and len(places) > 1 and all(places):
+                found |= {place: frozenset({f"group:{group.name}"}) for place in set().union(*places)}
+        return found
+
+    def _assign(self, t: float, deviation: Deviation, stage: Collection[str]) -> str:
+        """Makes a deviation a part of a symptom; a new one where none is open at its place, or in its late stage.
+
+        Returns the id of the symptom, '' if it stays as it is, or has to wait for the next tick to open.
+        """
+        key = deviation.key
+        if key in self._owner:
+            one = self.recent[self._owner[key]]
+            self._index.extend(one, stage)
+            if one.deviations.get(key) == deviation and key in one.active:
+                return ""
+        else:
+            tokens = self._tokens_of(deviation) | {*stage}
+            near = self._near(t, tokens, deviation)
+            found = near or self._pool_symptom(deviation)
+            if found is None and self.lifecycle.room <= 0:
+                return ""
+            one = found or self._begin(t, deviation, tokens)
+            if near is one:
+                self._index.extend(one, tokens)
+            if not one.is_open:
+                self.lifecycle.reopen(t, one)
+            self._owner[key] = one.id
+        before = one.deviations.get(key, deviation)
+        one.deviations[key] = _keep_worse(before, deviation)
+        if one.deviations[key].direction != before.direction:
+            one.ranked_count = -1
+        one.active.add(key)
+        return one.id
+
+    def _tokens_of(self, deviation: Deviation) -> set[str]:
+        tokens = {*self.tokens.of(deviation.place)}
+        if deviation.form in (SHARES, LESS):
+            name, topology = deviation.place.name, self.locality.topology
+            # One hash of a switch places the flows of all its bundles; what they lead to is lost to all of one.
+            tokens |= {f"node:{topology.port[name].node}" if deviation.form == SHARES else topology.links_of(name)}
+        return tokens
+
+    def _near(self, t: float, tokens: Collection[str], deviation: Deviation) -> SymptomState | None:
+        fitting = (one for one in self._index.find_near(tokens) if self._may_include(t, one, deviation))
+        return min(fitting, key=lambda one: not one.is_open, default=None)
+
+    def _may_include(self, t: float, one: SymptomState, deviation: Deviation) -> bool:
+        """Returns whether a deviation may be part of a symptom: of one that has just ended only if it is the same."""
+        if one.is_open:
+            return True
+        is_same = deviation.symptom == one.primary.symptom or deviation.key in one.deviations
+        return is_same and one.resolved_age(t) <= self.lifecycle.timing.cool_down_s
+
+    def _pool_symptom(self, deviation: Deviation) -> SymptomState | None:
+        """Returns the open symptom of a pool of which a replica's deviation from its past is a part."""
+        if deviation.form != PAST or deviation.place.kind != "replica":
+            return None
+        pools = self.locality.location_of(deviation.place).pools
+        of_pools = (one for one in self._index.find_near(pools) if f"pool:{one.primary.place.name}" in pools)
+        found = (one for one in of_pools if one.is_open and one.primary.place.kind == "pool")
+        alike = (one for one in found if one.primary.form == PAST and one.primary.symptom == deviation.symptom)
+        return next(alike, None)
+
+    def _begin(self, t: float, deviation: Deviation, tokens: set[str]) -> SymptomState:
+        symptom = symptom_of(deviation, self.catalogue)
+        one = SymptomState(symptom, deviation.place, t, deviation.since, primary=deviation, tokens=tokens)
+        one.severity = severity_of(symptom, self.catalogue)
+        self.lifecycle.open(t, one)
+        self._index.add(one)
+        return one
+
+    def _update(self, t: float, one: SymptomState) -> None:
+        best = min((one.deviations[key] for key in one.active), key=lambda one: one.rank)
+        is_part = (one.primary.place.kind, best.place.kind) == ("pool", "replica")
+        primary = one.primary
+        if best.rank[:2] < primary.rank[:2] and not is_part:
+            if best.place != primary.place:
+                place = self.locality.display_name(best.place)[1]
+                self.lifecycle.record_change(t, one, f"located at {place}")
+            primary = best
+        elif primary.key in one.deviations:
+            primary = max(primary, one.deviations[primary.key], key=lambda each: each.size)
+        self._drop_late_steps(one)
+        one.name_after(primary if primary.key in one.deviations else best, self.catalogue)
+        if one.is_hearsay or one.ranked_count != len(one.deviations):
+            self._find_witnesses(one)
+        if one.ranked_count != len(one.deviations):
+            self._rank_causes(one)
+
+    def _drop_late_steps(self, one: SymptomState) -> None:
+        """Drops steps that came after all: they were late, and no longer speak for what stops a job for good."""
+        passed = [key for key, each in one.deviations.items() if key not in one.active and each.direction == "stops"]
+        for key in passed:
+            if one.deviations[key].signal.id in (STEP_SIGNAL, PART_SIGNAL):
+                del one.deviations[key]
+                one.ranked_count = -1
+
+    # --- witnesses, causes, advice
+
+    def _find_witnesses(self, one: SymptomState) -> None:
+        places = ((each.signal.id, each.place) for each in (one.primary, *one.worst()))
+        one.witnesses = self.senders.find_reporters(places)
+        one.is_hearsay = self.senders.is_hearsay(one.witnesses, one.primary.place)
+
+    def _rank_causes(self, one: SymptomState) -> None:
+        tokens = with_replicas(one.tokens, self.locality)
+        groups = (self.locality.topology.group.get(token.removeprefix("group:")) for token in tokens)
+        kinds = {group.kind for group in groups if group is not None}
+        machines = {
+            node
+            for each in one.deviations.values()
+            if each.form == PEERS and each.signal.id == PART_SIGNAL
+            for node in self.locality.nodes_of(each.place.kind, each.place.name)
+        }
+        delivered = () if self.judged is None else self.judged.delivered_near(tokens)
+        one.causes = self._causes.rank(tuple(one.deviations.values()), delivered, kinds, len(machines))
+        one.decides = self._causes.decisive_signal(one.causes)
+        one.mitigations = self._advise(one.causes)
+        one.ranked_count = len(one.deviations)
+
+    def _advise(self, causes: Iterable[Candidate]) -> tuple[Advice, ...]:
+        found: dict[str, Advice] = {}
+        for candidate in causes:
+            if candidate.probability < ADVISED_PROBABILITY:
+                continue
+            condition = self.catalogue.conditions[candidate.condition]
+            for name in condition.mitigations:
+                actor = self.catalogue.mitigations[name].actor
+                found.setdefault(name, Advice(name, actor, f"if it is {condition.name}"))
+        return tuple(found.values())
+
+
+def with_replicas(tokens: Collection[str], locality: LocalityIndex) -> set[str]:
+    """Returns some tokens with those of the replicas of pools, whose telemetry is that of their pool."""
+    return {*tokens, *locality.replicas_of(token for token in tokens if token.startswith("pool:"))}
+
+
+def _keep_worse(before: Deviation, now: Deviation) -> Deviation:
+    """Returns the larger one of two deviations of one series; a level that returns may be on the other side at last."""
+    are_levels = before.direction in LEVELS and now.direction in LEVELS
+    return before if are_levels and before.size > now.size else now

@@ -1,0 +1,135 @@
+"""A diagnosis: an incident that rests on alerts of the rules of one condition."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from skewscope.engine.incidents.alerts import EvidenceSnapshot, EvidenceSpec
+from skewscope.engine.incidents.confidence import corroborated_log_odds, incident_confidence
+from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.model.incident import DIAGNOSIS, CompetingCondition, Impact, IncidentEvidence
+from skewscope.engine.model.locality import Entity, LocalityIndex
+from skewscope.engine.model.verdict import UNKNOWN
+from skewscope.kb.model import Catalogue
+
+MAX_COMPETING = 5
+VERDICT_NAMES = {-1: "no", 0: "unknown", 1: "yes"}
+
+
+@dataclass(slots=True, kw_only=True)
+class DiagnosisState(IncidentState):
+    """The state of a diagnosis."""
+
+    category: ClassVar[str] = DIAGNOSIS
+    peak_evidence: EvidenceSnapshot
+    """Its strongest evidence so far."""
+    agreeing_rules: int = 0
+    """Number of further rules that agree."""
+    alternatives: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    """By condition: its probability instead, and the measurement that separates the two. Replaced, never changed."""
+    candidates: tuple[str, ...] = ()
+    """Look-alikes and causes that cannot be judged here, because telemetry of their rules is missing."""
+    candidate_locations: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(candidate, names of its possible locations) for those that may be somewhere else."""
+    comparison_count: int = 0
+    """Number of comparisons with alternatives at its current primary entity."""
+    compared_at: float = -math.inf
+    """When it was last compared with alternatives..."""
+    needs_comparison: bool = True
+    """...and whether it is due again: its evidence has grown since, or it has just opened."""
+    alternative_probability: float = 0.0
+    """The highest probability so far of another root that fires in the same place."""
+
+    @property
+    def log_odds(self) -> float:
+        """Log-odds by its own evidence and the rules that agree."""
+        return corroborated_log_odds(self.peak_evidence.log_odds, self.agreeing_rules)
+
+    @property
+    def evidence_confidence(self) -> float:
+        """The confidence by the rules and the alternatives in the same place."""
+        return incident_confidence(self.log_odds, self.alternative_probability, self.peak_evidence.info.calibration)
+
+    @property
+    def basis(self) -> tuple[object, ...]:
+        """The evidence of the rules, and what it was compared with."""
+        return (
+            *(self.peak_evidence, self.agreeing_rules, self.alternatives, self.alternative_probability),
+            *(self.candidates, self.candidate_locations),
+        )
+
+    def describe(
+        self, locality: LocalityIndex, _catalogue: Catalogue, explained: Sequence[IncidentState]
+    ) -> dict[str, Any]:
+        """Returns the fields of its `Incident` that come from the rule, its evidence and the comparisons."""
+        evidence, info = self.peak_evidence, self.peak_evidence.info
+        items = list(zip(info.items, evidence.verdicts, evidence.values, strict=True))
+        others = {one.condition for one in explained} - {self.condition}
+        return {
+            "coverage": _clamp_share(evidence.coverage),
+            "impact": Impact(
+                evidence.info.impact_metric, round_significant(evidence.impact), evidence.info.impact_unit
+            ),
+            "rule": info.rule,
+            "rule_hash": info.hash,
+            "also": self.other_entities(locality),
+            "evidence": tuple(_to_evidence(*item) for item in items if not item[0].against),
+            "against": tuple(_to_evidence(*item) for item in items if item[0].against),
+            "unseen": unknown_signals(evidence),
+            "candidates": self.candidates,
+            "elsewhere": self.candidate_locations,
+            "competing": rank_alternatives(_discount_explained(self, others)),
+        }
+
+    def other_entities(self, locality: LocalityIndex) -> tuple[str, ...]:
+        """Returns the names of the other affected entities of its kind; of all kinds for a pool or the fleet."""
+        own = locality.display_name(self.primary_entity)[1]
+        is_whole = self.primary_entity.kind in ("pool", "fleet")
+        names = {locality.display_name(m)[1] for m in self.members if is_whole or m.kind == self.primary_entity.kind}
+        return tuple(sorted(names - {own}))
+
+    def keep_known(self, is_known: Callable[[Entity], bool]) -> "DiagnosisState | None":
+        """Returns it without the entities that there are no more; None where none is left."""
+        members = frozenset(entity for entity in self.members if is_known(entity))
+        is_there = is_known(self.primary_entity)
+        if is_there and len(members) == len(self.members):
+            return self
+        if not (is_there or members):
+            return None
+        return replace(self, members=members, primary_entity=self.primary_entity if is_there else min(members))
+
+
+def unknown_signals(evidence: EvidenceSnapshot) -> tuple[str, ...]:
+    """Returns the signals of the items whose verdict is unknown."""
+    items = zip(evidence.info.items, evidence.verdicts, strict=True)
+    return tuple(sorted({signal for item, verdict in items if verdict == UNKNOWN for signal in item.signals}))
+
+
+def rank_alternatives(alternatives: Mapping[str, tuple[float, str]]) -> tuple[CompetingCondition, ...]:
+    """Returns the MAX_COMPETING likeliest alternatives, likeliest first."""
+    ranked = sorted(alternatives.items(), key=lambda item: (-item[1][0], item[0]))
+    return tuple(CompetingCondition(name, round(p, 3), test) for name, (p, test) in ranked[:MAX_COMPETING])
+
+
+def _discount_explained(state: DiagnosisState, explained_conditions: Collection[str]) -> dict[str, tuple[float, str]]:
+    """Returns the alternatives; one that this incident explains keeps only its share beside the incident."""
+    left = 1.0 - state.confidence
+    return {
+        name: (p * left if name in explained_conditions else p, test) for name, (p, test) in state.alternatives.items()
+    }
+
+
+def _to_evidence(item: EvidenceSpec, verdict: int, value: float) -> IncidentEvidence:
+    return IncidentEvidence(
+        item.name, VERDICT_NAMES[verdict], item.weight, round_significant(value), item.unit, item.expr
+    )
+
+
+def round_significant(value: float) -> float | None:
+    """Returns a measured number with six significant digits, None if it is not finite."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _clamp_share(value: float) -> float:
+    return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0

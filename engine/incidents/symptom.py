@@ -1,0 +1,152 @@
+"""A symptom: an incident that rests on deviations, and whose causes are only likely."""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from skewscope.engine.attribution.likely_causes import Candidate
+from skewscope.engine.incidents.confidence import SYMPTOM_CONFIDENCE, TOTAL_CONFIDENCE
+from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.model.incident import SEVERITIES, SYMPTOM, IncidentEvidence
+from skewscope.engine.model.locality import Entity, LocalityIndex
+from skewscope.engine.symptoms.deviation import TOTAL, Deviation, DeviationKey
+from skewscope.engine.symptoms.summaries import summarise
+from skewscope.kb.model import Catalogue
+
+MAX_EVIDENCE = 12
+MAX_ALSO = 32
+
+
+@dataclass(slots=True, kw_only=True)
+class SymptomState(IncidentState):
+    """The state of a symptom."""
+
+    category: ClassVar[str] = SYMPTOM
+    primary: Deviation
+    """The deviation that says most of it; it is named after this one."""
+    tokens: set[str]
+    """Places and groups of its deviations; extended by `SymptomIndex` alone."""
+    deviations: dict[DeviationKey, Deviation] = field(default_factory=dict)
+    """All that were ever found, as they were at their worst."""
+    active: set[DeviationKey] = field(default_factory=set)
+    ended_at: float = math.inf
+    """When nothing of it held any more; infinite while something does."""
+    causes: tuple[Candidate, ...] = ()
+    """The likeliest first."""
+    ranked_count: int = 0
+    """Deviations from which the causes were last worked out."""
+    decides: str = ""
+
+    @property
+    def evidence_confidence(self) -> float:
+        """The confidence that something is wrong."""
+        return TOTAL_CONFIDENCE if all(one.form == TOTAL for one in self.deviations.values()) else SYMPTOM_CONFIDENCE
+
+    @property
+    def basis(self) -> tuple[object, ...]:
+        """The deviations and their likely causes."""
+        return self.primary, tuple(self.deviations.values()), self.causes, self.decides
+
+    def name_after(self, deviation: Deviation, catalogue: Catalogue) -> None:
+        """Shows the symptom of a deviation, at its place."""
+        self.primary, self.primary_entity = deviation, deviation.place
+        self.condition = symptom_of(deviation, catalogue)
+        self.severity = severity_of(self.condition, catalogue)
+        self.members = frozenset(one.place for one in self.deviations.values())
+
+    def worst(self) -> list[Deviation]:
+        """Returns the deviations that say most of it."""
+        return sorted(self.deviations.values(), key=lambda one: one.rank)[:MAX_EVIDENCE]
+
+    def describe(
+        self, locality: LocalityIndex, catalogue: Catalogue, _explained: Sequence[IncidentState]
+    ) -> dict[str, Any]:
+        """Returns the fields of its `Incident` that come from deviations and likely causes."""
+        name = locality.display_name(self.primary_entity)[1]
+        top = self.causes[0] if self.causes else None
+        return {
+            "coverage": _coverage(top),
+            "impact": self.primary.impact(),
+            "rule": "",
+            "rule_hash": "",
+            "also": tuple(sorted({locality.display_name(place)[1] for place in self.members} - {name})[:MAX_ALSO]),
+            "evidence": tuple(one.as_evidence() for one in self.worst()),
+            "against": tuple(_normal(signal) for signal in (top.normal if top else ())),
+            "unseen": top.unseen if top else (),
+            "candidates": tuple(one.condition for one in self.causes),
+            "probabilities": tuple(one.probability for one in self.causes),
+            "decides": self.decides,
+            "summary": summarise(self.primary, catalogue.symptoms.get(self.condition), name),
+        }
+
+    def keep_known(self, is_known: Callable[[Entity], bool]) -> "SymptomState | None":
+        """Returns the part of it that is at known places; None if nothing of it is."""
+        known = {key: one for key, one in self.deviations.items() if is_known(one.place)}
+        if not known or len(known) == len(self.deviations):
+            return self if known else None
+        primary = self.primary if is_known(self.primary.place) else min(known.values(), key=lambda one: one.rank)
+        return replace(self, deviations=known, active=self.active & known.keys(), primary=primary)
+
+
+@dataclass
+class SymptomIndex:
+    """The symptoms that are open or have just ended, by what a deviation may share with them."""
+
+    _numbers: dict[str, int] = field(default_factory=dict)
+    """By id: its place in the order in which they opened."""
+    _by_token: dict[str, dict[str, SymptomState]] = field(default_factory=dict)
+    _count: int = 0
+
+    def add(self, one: SymptomState) -> None:
+        """Adds a symptom, which opened after all others."""
+        self._count += 1
+        self._numbers[one.id] = self._count
+        for token in one.tokens:
+            self._by_token.setdefault(token, {})[one.id] = one
+
+    def extend(self, one: SymptomState, tokens: Collection[str]) -> None:
+        """Adds tokens to a symptom that is among them."""
+        for token in tokens:
+            if token not in one.tokens:
+                one.tokens.add(token)
+                self._by_token.setdefault(token, {})[one.id] = one
+
+    def keep(self, kept: Collection[str]) -> None:
+        """Drops the symptoms whose ids are not among some."""
+        if len(self._numbers) == len(kept):
+            return
+        self._numbers = {id_: n for id_, n in self._numbers.items() if id_ in kept}
+        self._by_token = {
+            token: some
+            for token, all_ in self._by_token.items()
+            if (some := {id_: one for id_, one in all_.items() if id_ in kept})
+        }
+
+    def find_near(self, tokens: Iterable[str]) -> list[SymptomState]:
+        """Returns those that have at least one of some tokens, in the order in which they opened."""
+        near = {id_: one for token in tokens for id_, one in self._by_token.get(token, {}).items()}
+        return [near[id_] for id_ in sorted(near, key=self._numbers.__getitem__)]
+
+
+def symptom_of(deviation: Deviation, catalogue: Catalogue) -> str:
+    """Returns the id of the symptom that a deviation shows in its form."""
+    entry = catalogue.symptoms.get(deviation.symptom)
+    return entry.instead.get(deviation.form, entry.id) if entry else deviation.symptom
+
+
+def severity_of(symptom: str, catalogue: Catalogue) -> int:
+    """Returns the severity of a symptom, as a number of SEVERITIES."""
+    entry = catalogue.symptoms.get(symptom)
+    return SEVERITIES.index(entry.severity) if entry else 0
+
+
+def _normal(signal: str) -> IncidentEvidence:
+    return IncidentEvidence(f"{signal} is normal", "yes", 1.0, None, "", signal)
+
+
+def _coverage(top: Candidate | None) -> float:
+    if top is None:
+        return 0.0
+    seen, unseen = len(top.explained) + len(top.normal), len(top.unseen)
+    return seen / (seen + unseen)
