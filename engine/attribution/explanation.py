@@ -2,8 +2,8 @@
 
 The relations, the first that holds:
 
-- `merged`: it is part of another incident of the same condition, which has taken it in (the lifecycle merges them);
-- `caused`: the causal graph of the catalogue, laid over the topology, leads from the other one to it (`causes`);
+- `merged`: it is part of another incident of the same condition, which has taken it in (`alert_incidents`);
+- `caused`: the causal graph of the catalogue, laid over the topology, leads from the other one to it (`cause_graph`);
 - `lingering`: the incident that explained it has resolved, and its own effect, such as a queue, still clears;
 - `coincident`: it began with, or as an aftermath of, a more certain incident in the same place. Two independent faults
   that begin in one place within seconds are far rarer than one fault that triggers the rules of two conditions.

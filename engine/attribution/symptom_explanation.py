@@ -1,9 +1,13 @@
-"""Which diagnosis explains a symptom: the first one at its place, or at what its place waits for."""
+"""Which diagnosis explains a symptom: the first one at its place, or at what its place waits for.
 
-from collections.abc import Iterable, Mapping
+A symptom names no cause, so no causal graph leads to it: whatever a diagnosis at its place is of may show in it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from skewscope.engine.incidents.result_cache import ResultCache
+from skewscope.engine.incidents.diagnosis import DiagnosisState
+from skewscope.engine.incidents.state import IncidentState, final_explanation
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.places import PlaceTokens
 
@@ -11,48 +15,42 @@ WAITING_HOPS = 2
 """From a pipeline over its stages to the other pipelines of a job."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiagnosedPlace:
-    """Where a diagnosis is."""
-
-    id: str
-    """Of its root."""
-    entities: tuple[Entity, ...]
-
-
 @dataclass
 class SymptomExplainer:
     """The diagnoses that may explain symptoms, by the tokens of what they may explain."""
 
     tokens: PlaceTokens
-    _diagnoses: tuple[DiagnosedPlace, ...] = ()
-    _indexes: ResultCache[Mapping[str, int]] = field(default_factory=ResultCache)
-    _by_token: Mapping[str, int] = field(default_factory=dict)
-    """Numbers of the first diagnoses."""
+    _revision: int = -1
+    _roots: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """By token: number and root of the first diagnosis that may explain what has the token."""
     _explainable: dict[tuple[Entity, ...], frozenset[str]] = field(default_factory=dict)
     """What a diagnosis may explain, by its entities; of the present ones only."""
     _waiting: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
     """The training groups that wait for some, as tokens; a topology has few such sets."""
 
-    def update(self, diagnoses: tuple[DiagnosedPlace, ...]) -> None:
-        """Replaces the diagnoses; those that come first count first."""
-        self._diagnoses = diagnoses
-        self._by_token = self._indexes.get(diagnoses, self._index)
+    def update(self, revision: int, diagnoses: Collection[DiagnosisState], states: Mapping[str, IncidentState]) -> None:
+        """Replaces the diagnoses, of which the oldest count first, unless they are of the same revision.
+
+        Args:
+            revision: of the diagnoses.
+            diagnoses: those that are open or have resolved a short time ago.
+            states: all incidents, among them the roots of these.
+        """
+        if revision == self._revision:
+            return
+        self._revision = revision
+        before, self._explainable = self._explainable, {}
+        found: dict[str, tuple[int, str]] = {}
+        for n, one in enumerate(sorted(diagnoses, key=lambda each: each.sort_key)):
+            root, entities = final_explanation(one, states), tuple(sorted({one.primary_entity, *one.members}))
+            tokens = self._explainable[entities] = before.get(entities) or self._find_explainable(entities)
+            for token in tokens:
+                found.setdefault(token, (n, root.id if root else one.id))
+        self._roots = found
 
     def find(self, tokens: Iterable[str]) -> str:
-        """Returns the id of the first diagnosis that has one of some tokens; or ''."""
-        first = min((self._by_token[token] for token in tokens if token in self._by_token), default=-1)
-        return self._diagnoses[first].id if first >= 0 else ""
-
-    def _index(self) -> Mapping[str, int]:
-        before, self._explainable = self._explainable, {}
-        found: dict[str, int] = {}
-        for n, diagnosis in enumerate(self._diagnoses):
-            tokens = before.get(diagnosis.entities) or self._find_explainable(diagnosis.entities)
-            self._explainable[diagnosis.entities] = tokens
-            for token in tokens:
-                found.setdefault(token, n)
-        return found
+        """Returns the root of the first diagnosis that may explain what has some tokens; '' if none may."""
+        return min((self._roots[token] for token in tokens if token in self._roots), default=(0, ""))[1]
 
     def _find_explainable(self, entities: Iterable[Entity]) -> frozenset[str]:
         """Returns the tokens of all places that a diagnosis may explain; a pool reaches its replicas."""

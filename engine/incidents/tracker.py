@@ -19,7 +19,7 @@ from skewscope.engine.advice.advice import (
 from skewscope.engine.attribution.alternatives import COMPARISON_INTERVAL_S, AlternativeFinder, count_judgeable
 from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.attribution.explanation import Explainer
-from skewscope.engine.attribution.symptom_explanation import DiagnosedPlace, SymptomExplainer
+from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents.alert_incidents import AlertIncidents
 from skewscope.engine.incidents.alerts import AlertKey, AlertTracker, DerivedDiagnosis, EvidenceSnapshot, RuleInfo
 from skewscope.engine.incidents.deviation_incidents import DeviationIncidents, Deviations
@@ -82,7 +82,6 @@ class IncidentTracker:
         """That of the last evaluation of policies."""
         self._cache = IncidentCache()
         self._listed, self._ordered = ResultCache[tuple[Incident, ...]](), ResultCache[tuple[Incident, ...]]()
-        self._places = ResultCache[tuple[DiagnosedPlace, ...]]()
         self._last_epoch: tuple[object, ...] = ()
         self._firing: list[DiagnosisState] = []
         """The incidents of the last reconciliation whose primary alert fires."""
@@ -207,13 +206,14 @@ class IncidentTracker:
             self._lifecycle.explain(t, incident, found[incident.id])
 
     def _explain_symptoms(self, t: float) -> None:
-        """Explains the symptoms that no diagnosis explains yet."""
-        left = [one for one in self._by_deviations.recent.values() if one.explanation is None]
+        """Explains the symptoms that no diagnosis explains yet, up to the tick in which they resolve."""
+        recent = self._by_deviations.recent.values()
+        left = [one for one in recent if one.explanation is None and one.resolved_age(t) <= 0]
         if not left:
             return
-        self._symptom_explainer.update(self._recent_places())
+        self._symptom_explainer.update(self._revision, self._by_alerts.recent.values(), self._lifecycle.states)
         for one in left:
-            root = self._symptom_explainer.find(one.tokens) if one.resolved_age(t) <= 0 else ""
+            root = self._symptom_explainer.find(one.tokens)
             if root:
                 self._lifecycle.explain(t, one, Explanation(root, "caused"))
 
@@ -300,16 +300,6 @@ class IncidentTracker:
             places = tuple((part.condition, part.primary_entity, part.members) for part in parts)
             build = partial(to_incident, one, self.locality, self.catalogue, root, parts, input_hash)
             yield self._cache.get(one.id, (input_hash, root, places, one.content), build)
-
-    def _recent_places(self) -> tuple[DiagnosedPlace, ...]:
-        """Returns where diagnoses are that are open or resolved recently; the same object while nothing changes."""
-        return self._places.get(self._revision, lambda: tuple(self._find_recent_places()))
-
-    def _find_recent_places(self) -> Iterator[DiagnosedPlace]:
-        states = self._lifecycle.states
-        for one in sorted(self._by_alerts.recent.values(), key=lambda each: each.sort_key):
-            root = final_explanation(one, states)
-            yield DiagnosedPlace(root.id if root else one.id, tuple(sorted({one.primary_entity, *one.members})))
 
     def list_pending(self) -> list[Incident]:
         """Returns what holds but has not held long enough to fire. Call it after `step`, before the next tick."""

@@ -5,11 +5,13 @@ import sys
 import pytest
 
 from bench.incident_storm import ENDING, OPEN, OPENING, WARM_UP, PortStorm, build_fleet
-from skewscope.engine.attribution.symptom_explanation import DiagnosedPlace, SymptomExplainer
+from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
+from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.model.incident import MAX_HISTORY, extend_history
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.deviation import PAST, Deviation
 from skewscope.engine.symptoms.places import PlaceTokens
+from tests.support.incidents import track
 from tests.support.symptom_world import KNOWN, START, SymptomWorld
 
 FEW, MANY = 24, 192
@@ -97,16 +99,17 @@ def test_a_symptom_that_opens_does_not_look_at_all_others():
     assert calls(960) < 10 * calls(120)
 
 
-def places_of(ports):
-    return tuple(DiagnosedPlace(f"d{n}", (Entity("port", f"n{n}/ew"),)) for n in range(ports))
+def diagnoses_of(ports):
+    alerts = [track("late", "port", f"n{n}/ew") for n in range(ports)]
+    return [DiagnosisState("late", one.entity, 0.0, 0.0, peak_evidence=one.peak_evidence) for one in alerts]
 
 
 def test_a_diagnosis_is_found_without_a_look_at_all_of_them():
     def calls(ports):
         tokens = PlaceTokens(symptom_tracker(ports).locality)
-        explainer, places = SymptomExplainer(tokens), places_of(ports)
-        wanted = [(tokens.of(one.entities[0]), one.id) for one in places]
-        explainer.update(places)
+        explainer, diagnoses = SymptomExplainer(tokens), diagnoses_of(ports)
+        wanted = [(tokens.of(one.primary_entity), one.id) for one in diagnoses]
+        explainer.update(0, diagnoses, {})
         found = []
         made = count_calls(lambda: found.extend(explainer.find(near) for near, _ in wanted))
         assert found == [id_ for _, id_ in wanted]
@@ -117,8 +120,8 @@ def test_a_diagnosis_is_found_without_a_look_at_all_of_them():
 
 def test_what_a_diagnosis_explains_is_forgotten_with_it():
     explainer = SymptomExplainer(PlaceTokens(symptom_tracker(3).locality))
-    for place in places_of(3):
-        explainer.update((place,))
+    for n, one in enumerate(diagnoses_of(3)):
+        explainer.update(n, [one], {})
     assert len(explainer._explainable) == 1
 
 
