@@ -88,7 +88,7 @@ def list_ill_replicas(planner: Planner, view: IncidentView) -> dict[str, float]:
     """Returns the replicas with a firing diagnosis of their own or of what they need, and the share lost."""
     found: dict[str, float] = {}
     for one in view.incidents.values():
-        if one.state == "firing" and not one.is_symptom and one.explained_by is None:
+        if one.is_reason:
             for name in find_dependent_replicas(one.name, planner.topology):
                 found[name] = max(found.get(name, 0.0), abs(one.impact.change or 0.0))
     return found

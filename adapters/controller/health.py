@@ -66,16 +66,8 @@ def assess_health(known: TickResult, topology: Topology, kind: str, name: str) -
     nodes = _nodes_of_target(topology, kind, name)
     if nodes is None:
         return None
-    here = [one for one in known.snapshot.incidents if is_reason(one) and _affects(one, nodes, kind, name)]
+    here = [one for one in known.snapshot.incidents if one.is_reason and _affects(one, nodes, kind, name)]
     return build_report(known, kind, name, here, nodes)
-
-
-def is_reason(one: Incident) -> bool:
-    """Returns whether an incident lowers the health of what it affects: a root diagnosis that fires.
-
-    A symptom names no cause, so no scheduler acts on it.
-    """
-    return one.state == "firing" and one.explained_by is None and not one.is_symptom
 
 
 def build_report(

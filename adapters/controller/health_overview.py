@@ -17,7 +17,6 @@ from skewscope.adapters.controller.health import (
     HealthReport,
     build_report,
     concerns_gpu,
-    is_reason,
 )
 from skewscope.adapters.controller.tick_pipeline import TickResult
 from skewscope.adapters.mapping.incident_nodes import endpoint_names, entity_names, nodes_of
@@ -52,7 +51,7 @@ def _collect_hits(known: TickResult, topology: Topology) -> Mapping[str, dict[st
     """Returns the incidents by the node that they hit, or by `group NAME`."""
     hits: dict[str, dict[str, Incident]] = {}
     for one in known.snapshot.incidents:
-        if not is_reason(one):
+        if not one.is_reason:
             continue
         if one.kind in (GROUP, REPLICA):
             hits.setdefault(f"group {one.name}", {})[one.id] = one

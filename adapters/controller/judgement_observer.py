@@ -50,7 +50,7 @@ class JudgementObserver:
         self._find_series(engine)
         firing = [one for one in incidents if one.state == "firing"]
         verdicts = {one.id: check.verdict(one) for one in firing if check.has_rule(one)}
-        roots = [one for one in firing if one.explained_by is None and not one.is_symptom]
+        roots = [one for one in firing if one.is_reason]
         roots.sort(key=lambda one: -one.confidence)
         undecided = {one.id: found for one in roots[:MAX_ROOTS] if (found := self._list_undecided(engine, one, check))}
         undecided |= {one.id: TOO_MANY for one in roots[MAX_ROOTS:]}

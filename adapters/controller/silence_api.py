@@ -204,7 +204,7 @@ def _build_preview(silence: Silence, context: "ApiContext") -> dict[str, Any]:
     past = [
         one
         for one in context.reader.outlines_since(now - PREVIEW_SECONDS)
-        if (one.is_likely or one.is_symptom) and one.explained_by is None
+        if one.is_counted and one.explained_by is None
     ]
     over = build_matcher(silence, cluster)
     hidden = [one for one in past if over.matches(one)]

@@ -199,7 +199,8 @@ def _build_annotations(one: Incident) -> Mapping[str, str]:
         "evidence": incident_text.evidence_text(one),
         "advice": incident_text.advice_text(one),
         "also": incident_text.join_names(one.also),
-        "may_be_caused_by" if one.is_symptom else "may_be_instead": incident_text.candidates_text(one),
+        "may_be_caused_by": incident_text.causes_text(one),
+        "may_be_instead": incident_text.unjudged_text(one),
         "decides": one.decides,
         "incident": one.id,
     }

@@ -181,12 +181,14 @@ def build_message(notification: Notification, topology: Topology) -> tuple[str, 
     if what == WITHDRAWN:
         body = f"In {fleet}: {why}. Incident {one.id}."
         return f"No longer reported: {incident_text.title(one)}", "\n".join(filter(None, (body, acted)))
-    seen, otherwise = ("", "") if one.is_symptom else (incident_text.seen_text(one), incident_text.otherwise_text(one))
+    # A summary says what is seen.
+    seen, otherwise = "" if one.summary else incident_text.seen_text(one), incident_text.otherwise_text(one)
+    causes = incident_text.causes_text(one)
     lines = [
         f"In {fleet}, {one.severity}, {incident_text.confidence_text(one)}.",
         incident_text.summary_text(one),
         f"Seen: {seen}" if seen else "",
-        f"Possible causes: {incident_text.candidates_text(one)}" if one.is_symptom and one.candidates else "",
+        f"Possible causes: {causes}" if causes else "",
         f"Otherwise: {otherwise}" if otherwise else "",
         f"{one.decides} would tell the causes apart." if one.decides else "",
         f"Costs: {incident_text.impact_text(one)}" if incident_text.impact_text(one) else "",

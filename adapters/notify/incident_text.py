@@ -1,7 +1,5 @@
 """Short texts of an incident for readers of other systems."""
 
-from itertools import zip_longest
-
 from skewscope.adapters.mapping import incident_nodes
 from skewscope.engine.model.incident import SYMPTOM, Incident
 from skewscope.engine.model.topology import FLEET, Topology
@@ -39,7 +37,7 @@ def otherwise_text(one: Incident) -> str:
     """Returns what a diagnosis may be where it is wrong, likeliest first; '' for nothing."""
     named = join_names(tuple(each.condition for each in one.competing))
     listed = {each.condition for each in one.competing}
-    unjudged = sum(name not in listed for name in one.candidates)
+    unjudged = sum(name not in listed for name in one.unjudged)
     noun = "condition" if unjudged == 1 else "conditions"
     return "; ".join(filter(None, (named, f"{unjudged} {noun} without telemetry not judged" if unjudged else "")))
 
@@ -69,17 +67,16 @@ def join_names(found: tuple[str, ...]) -> str:
     return _truncate(", ".join(found[:MAX_ITEMS]) + (f" and {more} more" if more > 0 else ""))
 
 
-def candidates_text(one: Incident) -> str:
-    """Returns the alternatives of a diagnosis, or the causes of a symptom with their probabilities.
-
-    Locations follow where they differ.
-    """
+def causes_text(one: Incident) -> str:
+    """Returns the likely causes of a symptom with their probabilities; '' for none."""
     return join_names(
-        tuple(
-            f"{name}{one.format_location(name)}" + ("" if probability is None else f" {100.0 * probability:.0f} %")
-            for name, probability in zip_longest(one.candidates, one.probabilities)
-        )
+        tuple(name if share is None else f"{name} {100.0 * share:.0f} %" for name, share in one.likely_causes)
     )
+
+
+def unjudged_text(one: Incident) -> str:
+    """Returns what a diagnosis may be instead and lacks telemetry, with other locations; '' for nothing."""
+    return join_names(tuple(f"{name}{one.format_location(name)}" for name in one.unjudged))
 
 
 def summary_text(one: Incident) -> str:

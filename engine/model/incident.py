@@ -176,6 +176,26 @@ class Incident:
         return self.category == DIAGNOSIS and self.confidence >= LIKELY_CONFIDENCE
 
     @property
+    def is_counted(self) -> bool:
+        """Whether it is no suspicion."""
+        return self.is_symptom or self.is_likely
+
+    @property
+    def is_reason(self) -> bool:
+        """Whether something may act on it, or lower a health score for it: it fires and names its cause as a root."""
+        return self.state == "firing" and self.explained_by is None and not self.is_symptom
+
+    @property
+    def likely_causes(self) -> tuple[tuple[str, float | None], ...]:
+        """(condition, probability) of what may cause a symptom, likeliest first."""
+        return tuple(zip_longest(self.candidates, self.probabilities)) if self.is_symptom else ()
+
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """Conditions that may be present instead of a diagnosis, and that lack telemetry to be judged."""
+        return () if self.is_symptom else self.candidates
+
+    @property
     def root_id(self) -> str:
         """Id of the incident that explains it, '' for a root."""
         return self.explained_by.id if self.explained_by else ""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 from skewscope.engine.advice.command_values import fill_commands
 from skewscope.engine.model.incident import Advice, CompetingCondition, Incident, IncidentEvidence
@@ -169,9 +168,7 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line,
 
 def _open_cause(incident: Incident) -> str:
     """Returns that the cause of a symptom is open however sure the symptom is, '' for a diagnosis."""
-    if not incident.is_symptom or not incident.candidates:
-        return ""
-    return " · cause open" if len(incident.candidates) > 1 else ""
+    return " · cause open" if len(incident.likely_causes) > 1 else ""
 
 
 def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
@@ -179,7 +176,7 @@ def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...
     parts = (
         Section("seen", _summary_lines(incident) + _seen_lines(incident, names)),
         Section("causes", _probable_causes(incident, names, MAX_CAUSES)),
-        Section(OTHERWISE_LABEL, () if incident.is_symptom else _alternative_lines(incident, names)),
+        Section(OTHERWISE_LABEL, _alternative_lines(incident, names)),
         Section("do", _advice_lines(incident, names)),
         Section("decides", _decisive_lines(incident, names)),
         *_relation_sections(incident, names, MAX_EXPLAINED),
@@ -192,7 +189,7 @@ def reasoning_sections(incident: Incident, names: DisplayNames) -> tuple[Section
     parts = (
         *_evidence_sections(incident, names),
         Section(OTHERWISE_LABEL, tuple(_competing_line(c, names) for c in incident.competing)),
-        Section(CANDIDATES_LABEL, () if incident.is_symptom else _candidate_lines(incident, names)),
+        Section(CANDIDATES_LABEL, _candidate_lines(incident, names)),
         Section("unseen", _unseen_lines(incident)),
     )
     return tuple(part for part in parts if part.items)
@@ -202,7 +199,7 @@ def full_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...
     """Returns all sections of an incident: causes, advice with recipes, relations, reasoning, history, rule, id."""
     parts = (
         Section("seen", _summary_lines(incident)),
-        Section("causes", _probable_causes(incident, names, len(incident.candidates))),
+        Section("causes", _probable_causes(incident, names, len(incident.likely_causes))),
         Section("do", recipe_items(incident, names)),
         Section("decides", _decisive_lines(incident, names) if incident.is_symptom else ()),
         *_relation_sections(incident, names, len(names.incidents)),
@@ -227,14 +224,12 @@ def _summary_lines(incident: Incident) -> tuple[Line, ...]:
 
 def _probable_causes(incident: Incident, names: DisplayNames, most: int) -> tuple[Line, ...]:
     """Returns up to `most` causes of a symptom, one a line, likeliest first, and how many more there are."""
-    if not incident.is_symptom:
-        return ()
     rows: list[Line] = []
-    for n, (id_, probability) in enumerate(zip_longest(incident.candidates[:most], incident.probabilities[:most]), 1):
+    for n, (id_, probability) in enumerate(incident.likely_causes[:most], 1):
         likely = "" if probability is None else f"  {format_share(probability)}"
         where = incident.format_location(id_)
         rows.append(((f"{n} ", "dim"), (names.condition_name(id_), "key"), (f"{where}{likely}", "")))
-    more = len(incident.candidates) - most
+    more = len(incident.likely_causes) - most
     return (*rows, *([line(f"and {more} less likely", "dim")] if more > 0 else []))
 
 
@@ -275,7 +270,7 @@ def _alternative_lines(incident: Incident, names: DisplayNames) -> tuple[Line, .
     named = [names.condition_name(c.condition) for c in incident.competing]
     shown, more = named[:MAX_CAUSES], len(named) - MAX_CAUSES
     listed = {one.condition for one in incident.competing}
-    unjudged = sum(name not in listed for name in incident.candidates)
+    unjudged = sum(name not in listed for name in incident.unjudged)
     notes = [
         f"{more} more" if more > 0 else "",
         f"{units.format_count(unjudged, 'condition')} without telemetry not judged" if unjudged else "",
@@ -338,7 +333,7 @@ def _competing_line(competing: CompetingCondition, names: DisplayNames) -> Line:
 
 def _candidate_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     """Returns the candidates that lack telemetry, with their possible locations."""
-    candidates = [f"{names.condition_name(one)}{incident.format_location(one)}" for one in incident.candidates]
+    candidates = [f"{names.condition_name(one)}{incident.format_location(one)}" for one in incident.unjudged]
     count = units.format_count(len(candidates), "condition")
     return (line(f"{count} without telemetry: {', '.join(candidates)}"),) if candidates else ()
 

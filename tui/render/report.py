@@ -98,7 +98,7 @@ def verdict_line(outcome: "ReplayResult") -> Line:
         sources = outcome.snapshots[-1].sources if outcome.snapshots else ()
         return line(quiet_sentence(len(outcome.signals), sources), "ok")
     roots = [i for i in incidents if i.explained_by is None]
-    still = sum(i.state == "firing" and (i.is_likely or i.is_symptom) for i in roots)
+    still = sum(i.state == "firing" and i.is_counted for i in roots)
     folded = len(incidents) - len(roots)
     explained = f"; {units.format_count(folded, 'more incident')} explained by them" if folded else ""
     opened = f"{still} open" if still else "none open"
