@@ -37,7 +37,7 @@ def otherwise_text(one: Incident) -> str:
     """Returns what a diagnosis may be where it is wrong, likeliest first; '' for nothing."""
     named = join_names(tuple(each.condition for each in one.competing))
     listed = {each.condition for each in one.competing}
-    unjudged = sum(name not in listed for name in one.unjudged)
+    unjudged = sum(name not in listed for name in one.unjudged_conditions)
     noun = "condition" if unjudged == 1 else "conditions"
     return "; ".join(filter(None, (named, f"{unjudged} {noun} without telemetry not judged" if unjudged else "")))
 
@@ -76,7 +76,7 @@ def causes_text(one: Incident) -> str:
 
 def unjudged_text(one: Incident) -> str:
     """Returns what a diagnosis may be instead and lacks telemetry, with other locations; '' for nothing."""
-    return join_names(tuple(f"{name}{one.format_location(name)}" for name in one.unjudged))
+    return join_names(tuple(f"{name}{one.format_location(name)}" for name in one.unjudged_conditions))
 
 
 def summary_text(one: Incident) -> str:

@@ -191,7 +191,7 @@ class Incident:
         return tuple(zip_longest(self.candidates, self.probabilities)) if self.is_symptom else ()
 
     @property
-    def unjudged(self) -> tuple[str, ...]:
+    def unjudged_conditions(self) -> tuple[str, ...]:
         """Conditions that may be present instead of a diagnosis, and that lack telemetry to be judged."""
         return () if self.is_symptom else self.candidates
 

@@ -390,7 +390,7 @@ def _addition_hints(draft: "DraftRecording", outcome: "ReplayResult") -> "Additi
     return AdditionHints(
         frozenset(exporters),
         tuple(one.decides for one in roots if one.decides),
-        frozenset(name for one in roots for name in one.unjudged) - judged,
+        frozenset(name for one in roots for name in one.unjudged_conditions) - judged,
     )
 
 

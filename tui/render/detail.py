@@ -270,7 +270,7 @@ def _alternative_lines(incident: Incident, names: DisplayNames) -> tuple[Line, .
     named = [names.condition_name(c.condition) for c in incident.competing]
     shown, more = named[:MAX_CAUSES], len(named) - MAX_CAUSES
     listed = {one.condition for one in incident.competing}
-    unjudged = sum(name not in listed for name in incident.unjudged)
+    unjudged = sum(name not in listed for name in incident.unjudged_conditions)
     notes = [
         f"{more} more" if more > 0 else "",
         f"{units.format_count(unjudged, 'condition')} without telemetry not judged" if unjudged else "",
@@ -333,7 +333,7 @@ def _competing_line(competing: CompetingCondition, names: DisplayNames) -> Line:
 
 def _candidate_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     """Returns the candidates that lack telemetry, with their possible locations."""
-    candidates = [f"{names.condition_name(one)}{incident.format_location(one)}" for one in incident.unjudged]
+    candidates = [f"{names.condition_name(one)}{incident.format_location(one)}" for one in incident.unjudged_conditions]
     count = units.format_count(len(candidates), "condition")
     return (line(f"{count} without telemetry: {', '.join(candidates)}"),) if candidates else ()
 
