@@ -176,7 +176,7 @@ class Engine:
 
     def judged_signals(self) -> frozenset[str]:
         """Returns the signals of which it could be told whether they are normal: by a rule, or by a symptom's past."""
-        delivered = {series.signal for series in self.list_series()}
+        delivered = {series.signal for series in self.list_series() if len(series.entity)}
         rules = (self.rules[name] for name in self._detector.known_rules)
         able = (rule for rule in rules if not rule.blocking_signals(delivered))
         by_rules = {name for rule in able for item in rule.evidence if item.is_needed for name in item.when.signals}

@@ -8,6 +8,7 @@ from skewscope.adapters.formats.bounds import INPUTS
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind
+from skewscope.adapters.inputs.nearest_kind import EXPECTED, METRICS_HINT, explain_refusal
 from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers
 from skewscope.kb.problems import InputError, Problem, join_names
 
@@ -73,11 +74,6 @@ class FoundInputs:
                 self.inputs.insert(place, joined)
 
 
-def known_kinds() -> list[str]:
-    """Returns what the kinds of inputs are called."""
-    return [reader.label for reader in input_readers().values()]
-
-
 def find_kind(path: Path, ahead: LookAhead | None = None) -> str:
     """Returns the kind of a file, '' for none.
 
@@ -126,14 +122,14 @@ def find_inputs(
     if not found.inputs:
         shown = join_names([each.path for each in found.skipped], 3)
         what = f"no file of a known kind, but {shown}" if found.skipped else "an empty folder"
-        raise InputError([Problem(str(paths[0]), 0, "", what, _expected_kinds())])
+        raise InputError([Problem(str(paths[0]), 0, "", what, EXPECTED, METRICS_HINT)])
     return found
 
 
 def _add_file(path: Path, folder: Path, found: FoundInputs, *, is_one_of_several: bool) -> None:
     kind = find_kind(path, found.ahead)
     if not kind:
-        raise InputError([_unknown_file(path)])
+        raise InputError([explain_refusal(path)])
     files = _siblings(path, kind, found.ahead) if _is_folder(kind) else ()
     found.add(_make_input(kind, path, folder, files, is_found=is_one_of_several))
 
@@ -210,20 +206,3 @@ def _make_input(kind: str, path: Path, folder: Path, files: tuple[str, ...], *, 
     return Input(
         kind, str(PurePosixPath(whole.resolve().relative_to(folder.resolve()))), files=files, is_found=is_found
     )
-
-
-def _unknown_file(path: Path) -> Problem:
-    try:
-        with open_stream(path) as stream:
-            start = stream.read(40)
-    except InputError as error:
-        return error.problems[0]
-    text = start.decode("utf-8", "replace").split("\n", maxsplit=1)[0]
-    shown = "".join(c if c.isprintable() else "." for c in text)
-    found = f"a file of no known kind, which begins with {shown!r}" if start else "an empty file"
-    hint = "Is it a table? Then name its column of times `time`." if path.suffix in (".csv", ".tsv") else ""
-    return Problem(str(path), 0, "", found, _expected_kinds(), hint)
-
-
-def _expected_kinds() -> str:
-    return f"one of these kinds: {'; '.join(known_kinds())}"

@@ -44,6 +44,8 @@ READ_SHARE = 0.5
 """Share of the work that reading takes."""
 MAX_GAP = 240.0
 """Seconds without a sample after which ticks are skipped: all values are stale by then."""
+MIN_MOMENTS = 10
+"""Fewer readings are no past with which the newest one is compared, and no all-clear."""
 MAX_TICKS = 10_000_000
 TICK_COST_S, SIGNAL_COST_S, SERIES_COST_S = 0.7e-3, 0.1e-3, 12e-9
 """Seconds of work of a tick, and for each signal and each series in it, on a fast machine: what is refused is too much
@@ -74,11 +76,19 @@ class ReplayResult:
     """Ids of those signals, in order, of which it could be told whether they are normal."""
     unread: tuple[str, ...] = ()
     """What messages call the inputs that were left out since they cannot be read."""
+    moments: int = 0
+    """Ticks with samples."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether there are readings enough to compare the newest one with those before."""
+        return self.moments >= MIN_MOMENTS
 
     @property
     def is_enough(self) -> bool:
         """Whether no incident means that all is well: all was read, and half of the signals were judged for a while."""
-        is_judged = self.duration_s > 0 and bool(self.judged) and 2 * len(self.judged) >= len(self.signals)
+        judged = set(self.judged) & set(self.signals)
+        is_judged = self.is_watched and bool(judged) and 2 * len(judged) >= len(self.signals)
         return is_judged and not self.unread
 
 
@@ -162,6 +172,7 @@ def _build_result(
         recording.tick or TICK_S,
         tuple(sorted(runtime.engine.judged_signals())),
         loaded.unread,
+        len(loaded.samples.tick_numbers(recording.tick or TICK_S)),
     )
 
 

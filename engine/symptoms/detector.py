@@ -309,9 +309,10 @@ class SymptomDetector:
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
     def judged_signals(self) -> frozenset[str]:
-        """Returns the signals of which some series has enough values to be compared with its past."""
-        enough = np.flatnonzero(self.shifts.count >= MIN_PAST)
-        return frozenset(self.cells.signals[cell].id for cell in enough.tolist())
+        """Returns the signals of which some series could be compared with its past, or with its good value."""
+        by_past = np.flatnonzero(self.shifts.count >= MIN_PAST)
+        judged = np.concatenate((by_past, self.errors.judged_cells(), self.states.judged_cells()))
+        return frozenset(self.cells.signals[cell].id for cell in judged.tolist())
 
     # --- deviations
 

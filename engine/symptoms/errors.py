@@ -50,6 +50,10 @@ class ErrorBursts:
             setattr(self, name, np.concatenate((getattr(self, name), np.zeros(more))))
         self._is_burst = np.concatenate((self._is_burst, np.zeros(more, bool)))
 
+    def judged_cells(self) -> Index:
+        """Returns the cells that have been observed long enough for errors to begin."""
+        return self.at[self._time - self._first >= MIN_QUIET_S]
+
     def step(self, new: NewSamples, floor: F64, whole_times: Callable[[Index], F64]) -> None:
         """Takes in the new rates.
 

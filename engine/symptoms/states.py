@@ -54,6 +54,10 @@ class StateChanges:
         self._bad_count = np.concatenate((self._bad_count, np.zeros(more, np.intp)))
         self._since, self._value = (np.concatenate((old, np.full(more, np.nan))) for old in (self._since, self._value))
 
+    def judged_cells(self) -> Index:
+        """Returns the cells that have been good."""
+        return self.at[self._was_good]
+
     def step(self, new: NewSamples) -> None:
         """Takes in the new states."""
         place = self._place[new.cells]

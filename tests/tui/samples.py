@@ -174,6 +174,7 @@ def outcome(incidents: tuple[Incident, ...] = INCIDENTS, *, samples: int = 1_012
         samples,
         ("wire.onset_lag", "wire.rtt"),
         judged=("wire.onset_lag", "wire.rtt"),
+        moments=100,
     )
 
 

@@ -302,6 +302,7 @@ def _answer(
     from skewscope.adapters.formats.bounds import WORK_SECONDS  # noqa: PLC0415
     from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
     from skewscope.adapters.view.builder import ViewHistory  # noqa: PLC0415
+    from skewscope.tui.render.report import too_little_sentence  # noqa: PLC0415
 
     history = ViewHistory() if given.html else None
     drafted = _draft_share(where)
@@ -320,6 +321,8 @@ def _answer(
     if given.as_json:
         for incident in outcome.incidents:
             click.echo(incident.as_line())
+        if not outcome.incidents and not outcome.is_enough:
+            click.echo(text.sanitise(too_little_sentence(outcome)), err=True)
     else:
         _print_answer(title, draft, outcome, why=given.why)
     if given.html and history is not None:

@@ -127,6 +127,9 @@ def too_little_sentence(outcome: "ReplayResult") -> str:
         return f"too little to judge: {unread} could not be read, and nothing is seen in the rest."
     if not outcome.duration_s:
         return "too little to judge: all samples are of one moment; a second reading some seconds later helps."
+    if not outcome.is_watched:
+        readings = units.format_count(outcome.moments, "reading")
+        return f"too little to judge: nothing is seen in {readings}, too few to compare one with those before it."
     unjudged = [name for name in outcome.signals if name not in outcome.judged]
     judged = f", and {len(outcome.judged)} of {len(outcome.signals)} look normal" if outcome.judged else ""
     return (

@@ -211,7 +211,6 @@ def test_one_moment_is_never_enough_to_call_all_well(tmp_path):
         vector(*(one_value("DCGM_FI_DEV_GPU_UTIL", "97", gpu=str(n), Hostname="n0") for n in range(8)))
     )
     result = replay(draft_recording([tmp_path / "q.json"]).recording)
-    assert "gpu.util" in result.judged
     assert (result.incidents, result.is_enough) == ((), False)
     assert "all samples are of one moment" in "".join(text for text, *_ in verdict_line(result))
 

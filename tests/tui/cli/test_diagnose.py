@@ -155,7 +155,7 @@ def test_a_server_without_samples_in_the_span():
         (("a", "--console", "--json"), "Give either --console, or --json or --html."),
         (("a", "--console"), "--console needs a terminal; --html FILE writes the answer as a page."),
         ((__file__, "--mapping", "nothing.yaml"), "no readable file"),
-        ((__file__,), "found a file of no known kind"),
+        ((shutil.__file__,), "found a file of no known kind"),
     ],
 )
 def test_what_cannot_be_diagnosed(words, error):
@@ -274,3 +274,41 @@ def test_nothing_found_is_no_all_clear_where_a_named_file_was_not_read(tmp_path,
     assert (found.exit_code, run(good, tmp_path / name, "--json").exit_code) == (3, 3)
     assert "could not be read, and nothing is seen in the rest" in " ".join(found.stdout.split())
     assert name in found.stdout
+
+
+VLLM = (
+    "INFO 11-22 10:0{n}:00 [loggers.py:273] Engine 000: Avg prompt throughput: 12.5 tokens/s, Avg generation "
+    "throughput: 80.0 tokens/s, Running: 3 reqs, Waiting: 0 reqs, GPU KV cache usage: 12.0%, "
+    "Prefix cache hit rate: 50.0%\n"
+)
+FEW = {
+    "gpus.csv": lambda n: f"{BEGIN + n},h,0,1410\n" if n else "time,host,gpu,sm_clock_mhz\n",
+    "server.log": lambda n: VLLM.format(n=n),
+    "train.log": lambda n: f"2026-11-22 10:00:{n:02} step {n} loss 2.0 step_time 1.00s\n",
+    "metrics.om": lambda n: f'DCGM_FI_DEV_SM_CLOCK{{Hostname="h",gpu="0"}} 1410 {BEGIN + n:.0f}\n',
+    "smi.csv": lambda n: (
+        f"2026/11/22 10:00:{n:02}.000, 0, 1410 MHz\n" if n else "timestamp, index, clocks.current.sm [MHz]\n"
+    ),
+    "gpu.influx": lambda n: f"nvidia_smi,host=h,index=0 clocks_current_sm=1410i {int(BEGIN + n)}000000000\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("readings", [2, 4])
+def test_few_readings_that_show_nothing_are_no_all_clear(tmp_path, name, readings):
+    path = tmp_path / name
+    path.write_text("".join(map(FEW[name], range(readings + 1))))
+    found = run(path)
+    assert found.exit_code == 3, found.stdout
+    assert "too little to judge" in found.stdout
+    as_json = run(path, "--json")
+    assert (as_json.exit_code, as_json.stdout) == (3, "")
+    assert "too little to judge" in as_json.stderr
+
+
+@pytest.mark.parametrize("name", ["gpus.csv", "server.log", "train.log", "metrics.om"])
+def test_many_healthy_readings_are_an_all_clear(tmp_path, name):
+    path = tmp_path / name
+    text = "".join(map(FEW[name], range(60)))
+    path.write_text(text if name != "server.log" else "".join(VLLM.replace("0{n}", f"{n:02}") for n in range(60)))
+    assert run(path).exit_code == 0
