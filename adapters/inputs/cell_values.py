@@ -1,7 +1,9 @@
 """Cells of tables and members of JSON as numbers and times, in the forms in which tools write them."""
 
+import csv
 import math
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -14,8 +16,22 @@ CLF_TIME = re.compile(
 )
 CLF_ZONE = re.compile(r" ([+-])(\d\d)(\d\d)\]?$")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+SEPARATORS = ",;\t|"
+QUOTED_CELL = re.compile(r'"(?:[^"]|"")*"')
 SECONDS_UNITS = (1.0, 1e3, 1e6, 1e9)
 """Seconds, milliseconds, microseconds and nanoseconds: numbers of them in a second."""
+
+
+def find_separator(line: str) -> str:
+    """Returns what divides the cells of a line: of the usual signs, the most frequent one outside quotes."""
+    return max(SEPARATORS, key=QUOTED_CELL.sub("", line).count)
+
+
+def split_cells(line: str, separator: str) -> list[str]:
+    """Returns the cells of a line without blanks around; none where its quotes are damaged."""
+    with suppress(csv.Error):
+        return [cell.strip() for cell in next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])]
+    return []
 
 
 def to_number(value: object) -> float | None:

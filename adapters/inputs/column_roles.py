@@ -254,7 +254,7 @@ def _take_signal(
     """
     name, words = column
     labels = {"gpu": words.gpu} if words.gpu else {}
-    unit = words.unit or _find_unit(signal, samples.numbers(name))
+    unit = words.unit or find_unit(signal, samples.numbers(name))
     scale = 1.0 if _is_count(signal) and not words.unit else convert_unit(unit, signal.unit)
     if scale is not None:
         roles.taken[name] = TakenColumn(signal.id, signal.metric, unit, scale, labels)
@@ -269,7 +269,7 @@ def _is_count(signal: Signal) -> bool:
     return signal.unit.startswith("{") and not signal.unit.endswith("/s")
 
 
-def _find_unit(signal: Signal, values: F64) -> str:
+def find_unit(signal: Signal, values: F64) -> str:
     """Returns the only unit that fits the size of the values, '' where several may or none does."""
     most = float(np.abs(values).max(initial=0.0))
     fitting = [unit for unit, least, limit in SIZES.get(signal.unit, ()) if least < most <= limit]

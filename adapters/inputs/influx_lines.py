@@ -8,7 +8,7 @@ backslash.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.file_origin import OWN_TIME, join_notes, own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.mapping.names import ethtool_metric
+from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
 ESCAPED = r"(?:[^\s,=\\]++|\\.)"
@@ -44,6 +45,9 @@ EXPECTED = "`measurement,tag=text field=1 1795341600000000000`"
 MAX_SHOWN = 60
 MAX_DAMAGED = 0.01
 """Share of lines that are left out with a note; with more, the file is no line protocol."""
+
+
+Number = TypeVar("Number", float, F64)
 
 
 class SeriesName(NamedTuple):
@@ -128,6 +132,11 @@ def map_field(name: SeriesName, field_name: str, *, is_histogram: bool) -> tuple
     if metric != IDLE:
         return metric, labels
     return (BUSY, labels) if labels.pop("cpu", ALL_CORES) == ALL_CORES else ("", {})
+
+
+def convert_value(metric: str, value: Number) -> Number:
+    """Returns a value, or values, of a field in the unit of the metric that `map_field` gives it."""
+    return 1 - value / 100 if metric == BUSY else value
 
 
 def _to_labels(name: SeriesName) -> dict[str, str]:
@@ -248,8 +257,7 @@ class PointReader:
                 time, value = np.array(times, np.float64), np.array(values, np.float64)
                 order = np.argsort(time, kind="stable")
                 own = tuple(sorted((label, text) for label, text in labels.items() if text))
-                number = 1 - value / 100 if metric == BUSY else value
-                yield LabelledSeries(metric, own, time[order], number[order], note)
+                yield LabelledSeries(metric, own, time[order], convert_value(metric, value[order]), note)
 
 
 READER = artefact_reader(

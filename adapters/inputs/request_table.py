@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.json_stream import CutOffError, JsonReader
 from skewscope.adapters.formats.log_lines import is_binary
+from skewscope.adapters.inputs.cell_values import find_separator, split_cells
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.request_fields import (
     EXPECTED,
@@ -30,7 +31,6 @@ HEAD_BYTES = 1 << 16
 MAX_DEPTH = 3
 """Objects within objects whose fields count."""
 MAX_FIELDS = 400
-SEPARATORS = ",;\t|"
 
 
 def recognise(head: bytes, _name: str) -> bool:
@@ -40,19 +40,13 @@ def recognise(head: bytes, _name: str) -> bool:
     text = head[:HEAD_BYTES].decode("utf-8-sig", "replace").lstrip()
     if text[:1] in ("{", "["):
         return find_fields(_first_object(text)).is_request
-    return is_request_header(_cells(text.partition("\n")[0].rstrip("\r")))
+    line = text.partition("\n")[0]
+    return is_request_header(split_cells(line, find_separator(line)))
 
 
 def is_request_header(names: list[str]) -> bool:
     """Returns whether columns of these names make a table of requests."""
     return len(names) > 2 and find_fields(names).is_request
-
-
-def _cells(line: str) -> list[str]:
-    separator = max(SEPARATORS, key=line.count)
-    with suppress(csv.Error):
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
-    return []
 
 
 def _first_object(text: str) -> Mapping[str, object]:
@@ -147,12 +141,12 @@ def _json_rows(file: BinaryIO, name: str, collector: RequestCollector) -> Iterat
 
 def _table_rows(file: BinaryIO, name: str) -> Iterator[Row]:
     text = io.TextIOWrapper(file, "utf-8-sig", "replace", newline="")
-    header = text.readline(HEAD_BYTES).rstrip("\r\n")
-    names = _cells(header)
+    header = text.readline(HEAD_BYTES)
+    separator = find_separator(header)
+    names = split_cells(header, separator)
     if not is_request_header(names):
         shown = ", ".join(names)[:200]
         raise InputError([Problem(name, 1, "", f"the columns {shown}" if shown else "an empty file", EXPECTED)])
-    separator = max(SEPARATORS, key=header.count)
     try:
         for cells in csv.reader(text, delimiter=separator):
             if len(cells) == len(names):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from skewscope.adapters.inputs import influx_lines, otlp_json, prometheus_json
+from skewscope.adapters.inputs import csv, influx_csv, influx_lines, otlp_json, prometheus_json
 from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.inputs.labelled import LabelledSeries
 from skewscope.adapters.inputs.recording import load
@@ -264,3 +264,46 @@ def test_deltas_of_opentelemetry_are_summed_up():
 def test_what_is_no_metric_of_opentelemetry_is_refused(text):
     with pytest.raises(InputError, match="resourceMetrics, as the file exporter"):
         read(otlp_json, text)
+
+
+FLUX_HEAD = (
+    "#group,false,false,true,true,false\r\n#datatype,string,long,dateTime:RFC3339,double,string\r\n#default,,,,,\r\n"
+)
+FLUX = ",result,table,_time,_value,_field,_measurement,host,index\r\n,,0,2026-11-22T10:00:00Z,{},{},nvidia_smi,n0,3\r\n"
+FLUX_FIELDS = (("91", "temperature_gpu"), ("20", "power_draw"))
+TABLES = {
+    "annotated Flux": FLUX_HEAD
+    + FLUX.format("91", "temperature_gpu")
+    + "\r\n"
+    + FLUX_HEAD
+    + FLUX.format("20", "power_draw"),
+    "plain Flux": FLUX.format("91", "temperature_gpu") + "\r\n" + FLUX.format("20", "power_draw"),
+    "Telegraf": f"timestamp,name,host,index,temperature_gpu,power_draw\n{T},nvidia_smi,n0,3,91,20\n",
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_of_influxdb_and_telegraf_are_read_as_line_protocol(table):
+    text = TABLES[table]
+    assert influx_csv.recognise(text.encode(), "t.csv")
+    assert not csv.recognise(text.encode(), "t.csv")
+    assert shown(read(influx_csv, text)) == {
+        ("nvidia_smi_temperature_gpu", "3", "n0"): {T: 91.0},
+        ("nvidia_smi_power_draw", "3", "n0"): {T: 20.0},
+    }
+
+
+def test_the_idle_share_of_a_processor_becomes_the_busy_one():
+    text = f"timestamp,name,host,cpu,usage_idle\n{T},cpu,n0,cpu-total,80\n{T},cpu,n0,cpu3,7\n"
+    assert shown(read(influx_csv, text)) == {("skewscope_host_cpu_util", "n0"): {T: pytest.approx(0.2)}}
+
+
+@pytest.mark.parametrize("text", ["timestamp,name,host,value\n1,x,a,2\n", "time,gpu,power\n1,2,3\n", "", "a,b,c,d\n"])
+def test_other_tables_are_none_of_influxdb(text):
+    assert not influx_csv.recognise(text.encode(), "t.csv")
+
+
+@pytest.mark.parametrize("text", ["time,gpu,power\n1,2,3\n", "", "a,b,c,d\n", "timestamp,name,host\nnever,cpu,n0\n"])
+def test_a_table_without_samples_is_refused(text):
+    with pytest.raises(InputError, match="no row with a time and a number"):
+        read(influx_csv, text)
