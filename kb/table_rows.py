@@ -17,6 +17,7 @@ CLOCK = re.compile(r"\s*(?P<clock>\d{1,2}:\d\d:\d\d(?: [AP]M)?)\s+")
 WORD = re.compile(r"\S+")
 RULE = re.compile(r"[\s|+=_-]*")
 """A line drawn below a header."""
+WIDE_NAME = re.compile(r"\S+(?: \S+)*")
 WIDE_GAP = re.compile(r"\s{2,}")
 
 
@@ -90,6 +91,10 @@ def find_header(line: str, needed: Sequence[str], known: Sequence[str]) -> Table
     separator = next((one for one in SEPARATORS if one in _outside(line, spans)), "")
     other = rf"[^{re.escape(separator)}]"
     name_of = re.compile(rf"(?!\s){other}+(?<!\s)" if separator else r"\S+")
+    apart = [match.span() for match in WIDE_NAME.finditer(line, begin)]
+    if not separator and {*spans} <= {*apart}:
+        # Names of several words, as `MEM USAGE / LIMIT`, stand further apart than their words.
+        name_of = WIDE_NAME
     spans += [one.span() for one in name_of.finditer(line, begin) if not _overlaps(one.span(), spans)]
     captions = [one for one in spans if line[one[1] - 1] == ":" and line[slice(*one)] not in known]
     if any(line[slice(*one)] not in needed for one in captions):

@@ -12,12 +12,14 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.log_envelope import unwrap_record
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.inputs.counter_dumps import UNNAMED_DEVICE, parse_dump_name
 from skewscope.adapters.inputs.file_origin import OWN_TIME, check_size, find_node, find_server, join_notes, own_time
 from skewscope.adapters.inputs.guessed_format import GUESSED_ID, Guess, guess_format
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, metric_of
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
+from skewscope.adapters.mapping.entities import DEVICE_LABELS, ENTITY_KINDS
 from skewscope.kb.known_events import known_events
 from skewscope.kb.line_reading import LineReader, LineReadings, Reading
 from skewscope.kb.loader import catalogue
@@ -112,6 +114,10 @@ def _bounded_lines(file: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
         yield line
 
 
+def _is_of_port(signal: str) -> bool:
+    return ENTITY_KINDS.get(catalogue().signals[signal].entity) == "port"
+
+
 @dataclass
 class TextReader:
     """Reads the lines of one file."""
@@ -179,6 +185,8 @@ class TextReader:
     def _add(self, one: Reading, time: float, line: LogLine) -> None:
         number, text = line.number, line.text
         labels = {**self._place, **one.labels}
+        if _is_of_port(one.signal) and not labels.keys() & {*DEVICE_LABELS, "switch_port"}:
+            labels["device"] = parse_dump_name(self.file).device or UNNAMED_DEVICE
         if "pod" in labels and not labels.keys() & {"node", "instance", "replica"}:
             labels["instance"] = labels["pod"]
         if one.signal.startswith(EVENT_PREFIX):

@@ -27,6 +27,8 @@ MIN_SIBLINGS = 3
 MIN_COUNT, TIMES_NEXT = 100.0, 10.0
 """...which has at least so many errors, and so many times those of the next one (judgement: some come with each start
 of a link)."""
+SUMMED_ROLES = frozenset({"errors", "loss", "pressure"})
+"""Roles of counters that stay at zero in health, or nearly so."""
 SIBLING_KINDS = frozenset({"port", "gpu"})
 LIMITED_ROLES = frozenset({"health", "utilisation", "pressure"})
 """Roles of which the nominal value is a limit, and not the only good value."""
@@ -163,7 +165,7 @@ class Limits:
         for n, place in enumerate(cells.places):
             if place.kind in SIBLING_KINDS and not np.isnan(cells.time[n]):
                 judged = cells.judgement(n)
-                is_sum = judged.role in ("errors", "loss") and cells.is_counter[n] and np.isnan(cells.value[n])
+                is_sum = judged.role in SUMMED_ROLES and cells.is_counter[n] and np.isnan(cells.value[n])
                 if is_sum or (judged.role == "capacity" and "siblings" in judged.against):
                     links[cells.signals[n].id, place.name.partition("/")[0]].append(n)
         return links

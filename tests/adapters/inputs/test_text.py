@@ -44,9 +44,10 @@ def test_the_samples_of_a_format_are_read_from_a_file(one):
 
 
 def names_its_place(event):
-    """Returns whether a message says by itself of which GPU it speaks, as those that only formats place do not."""
+    """Returns whether a message says by itself of which GPU or port it speaks: others are placed by formats."""
     labels = {what.label for what in event.fields.values()}
-    return event.entity != "gpu" or bool(labels & {"gpu", "pci_bus_id"})
+    wanted = {"gpu": {"gpu", "pci_bus_id"}, "port": {"device", "switch_port"}}.get(event.entity)
+    return wanted is None or bool(labels & wanted)
 
 
 def reported(line):
