@@ -9,11 +9,14 @@ from functools import wraps
 from io import BufferedReader
 from typing import cast
 
+from skewscope.adapters.collectives.rank_state import StateFinding, judge_states
+from skewscope.adapters.collectives.state_lines import StateLines
 from skewscope.adapters.formats.line_filter import select_lines
 from skewscope.adapters.formats.log_envelope import find_host, unwrap_record
 from skewscope.adapters.formats.log_lines import decode_line
 from skewscope.adapters.inputs.file_origin import find_node, find_server
 from skewscope.adapters.inputs.labelled import LabelledSeries, Labels, SeriesCollector
+from skewscope.adapters.inputs.missing_ranks import list_missing
 from skewscope.adapters.inputs.reader import SeriesReader
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import find_job
@@ -38,6 +41,9 @@ class MessageReader:
     file: str
     labels: Mapping[str, str]
     times: LineTimes
+    finds_missing: bool = True
+    """Whether it gives who is missing in a collective as well, by the lines of this file alone."""
+    _states: StateLines = field(default_factory=StateLines)
     _waiting: list[tuple[int, str, float]] = field(default_factory=list)
     """Lines that are not looked at yet: number, text, time."""
     _messages: dict[tuple[str, Labels], "_Message"] = field(default_factory=dict)
@@ -55,6 +61,7 @@ class MessageReader:
         self._waiting = []
         for place in select_lines(known.words, [text for _, text, _ in waiting]):
             number, text, time = waiting[place]
+            self._states.read_line(text, time)
             for found in known.compare(text):
                 self._count(found, number, text, time)
 
@@ -89,8 +96,11 @@ class MessageReader:
 
     @property
     def has_findings(self) -> bool:
-        """Whether any message says by itself that something is wrong."""
-        return any(message.event.is_reported for _, message in self._valid())
+        """Whether any message, or all together, say that something is wrong."""
+        return any(message.event.is_reported for _, message in self._valid()) or bool(self._missing())
+
+    def _missing(self) -> list[StateFinding]:
+        return judge_states(self._states.states, self._states.size) if self.finds_missing else []
 
     def _valid(self) -> Iterator[tuple[dict[str, str], "_Message"]]:
         """Yields the messages with their places, without those that another one says mean nothing."""
@@ -106,7 +116,8 @@ class MessageReader:
             labels = {**place, "message": message.text}
             for count, time in enumerate(message.times, 1):
                 collector.add(metric_of(message.event.signal), labels, time, count, message.number)
-        return collector.series()
+        group = self.labels.get("group") or find_job(self.labels, self.file)
+        return [*collector.series(), *list_missing(self._missing(), group, self.file)]
 
 
 @dataclass

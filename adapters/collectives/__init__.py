@@ -1,0 +1,1 @@
+"""Who is missing in which collective, by the states of ranks that logs, stacks and reports give."""

@@ -1,0 +1,51 @@
+"""Texts of several ranks, in one file or in a folder, that say who is missing in a collective."""
+
+import pytest
+
+from skewscope.adapters.inputs.draft_recording import draft_recording
+from skewscope.adapters.runtime.replay import replay
+from skewscope.kb.problems import NothingKnownError
+from skewscope.tests.adapters.collectives.test_rank_state import SPY, SPY_LOADS, SPY_WAITS, caught
+
+
+def answer(paths):
+    return replay(draft_recording(list(paths)).recording)
+
+
+def write(folder, texts):
+    paths = [folder / name for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text)
+    return paths
+
+
+def test_a_log_of_several_ranks_names_the_missing_one_first(tmp_path):
+    (path,) = write(tmp_path, {"job.err": caught(1) + caught(2) + caught(3)})
+    (incident,) = answer([path]).incidents
+    assert (incident.condition, incident.name) == ("stopped-progress", "rank0")
+    assert incident.candidates[0] == "collective-hang"
+    assert {"rank1", "rank2", "rank3"} <= set(incident.also)
+
+
+@pytest.mark.parametrize("given", ["folder", "files"])
+def test_logs_of_ranks_in_files_of_their_own_are_read_together(tmp_path, given):
+    (tmp_path / "logs").mkdir()
+    paths = write(tmp_path / "logs", {f"rank_{n}.err": caught(n) for n in (0, 1, 3)})
+    outcome = answer([tmp_path / "logs"] if given == "folder" else paths)
+    assert [one.name for one in outcome.incidents if one.condition == "stopped-progress"] == ["rank2"]
+
+
+def test_stacks_in_files_named_after_their_ranks(tmp_path):
+    (tmp_path / "stacks").mkdir()
+    frames = {0: SPY_WAITS, 1: SPY_WAITS, 2: SPY_LOADS, 3: SPY_WAITS}
+    write(tmp_path / "stacks", {f"pyspy_rank{n}.txt": SPY.format(pid=n, frames=own) for n, own in frames.items()})
+    (incident,) = answer([tmp_path / "stacks"]).incidents
+    assert (incident.condition, incident.name) == ("stopped-progress", "rank2")
+    assert "load (data.py:12)" in incident.summary
+
+
+def test_stacks_of_a_job_at_work_are_too_little_to_judge(tmp_path):
+    text = "".join(f"=== rank {n} ===\n{SPY.format(pid=n, frames=SPY_LOADS)}" for n in range(3))
+    (path,) = write(tmp_path, {"stacks.txt": text})
+    with pytest.raises(NothingKnownError, match="none of them waits"):
+        answer([path])
