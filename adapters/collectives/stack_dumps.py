@@ -139,7 +139,7 @@ def _collective(frame: StackFrame) -> str:
 
 
 def _plain(name: str) -> str:
-    """Returns the name of a collective as `ALLREDUCE`, whoever writes it."""
+    """Returns the name of a collective in capitals without underscores, whoever writes it."""
     return (
         re.sub(r"_(?:into_tensor|tensor|object(?:_list)?|single|coalesced|v)$", "", name.lower())
         .replace("_", "")
