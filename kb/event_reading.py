@@ -82,8 +82,9 @@ def _first_match(patterns: Iterable[LinePattern], text: str) -> dict[str, str] |
 def _variant(event: Event, fields: Mapping[str, str]) -> Event | None:
     """Returns the event of the code that a line has; None where such a line is none."""
     words = [fields.get(name, "") for name in event.code]
-    for count in range(len(words), 0, -1):
-        if (coded := event.by_code.get(" ".join(words[:count]).strip())) is not None:
+    first = (" ".join(words[:count]).strip() for count in range(len(words), 0, -1))
+    for code in (*first, *words[1:]):
+        if (coded := event.by_code.get(code)) is not None:
             return coded
     return None if event.codes and event.unlisted == "ignored" else event
 

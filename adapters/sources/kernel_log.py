@@ -1,5 +1,7 @@
 """Sources of kind `kernel-log`: the kernel log of one node or of many, from /dev/kmsg or from files.
 
+Its messages that events of the catalogue recognise are counted when they come.
+
 Each value is repeated every period, as an exporter would: an Xid until the next one, counters from zero. The config
 maps PCI addresses to GPUs and ports; only the GPUs of the local machine are mapped automatically, in the order of their
 addresses, which the driver lists.
@@ -23,6 +25,8 @@ from skewscope.adapters.sources.common.kernel_events import (
     normalise_pci_address,
     parse_events,
 )
+from skewscope.adapters.sources.common.live_messages import LiveMessages
+from skewscope.adapters.sources.common.log_file import LogFileReader
 from skewscope.adapters.sources.common.senders import build_lookup, read_reports_for
 from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.adapters.sources.common.targets import Labels, parse_labels
@@ -118,35 +122,6 @@ class KmsgReader:
 
 
 @dataclass
-class LogFileReader:
-    """Reads log files."""
-
-    tail: FileTail
-    _partial_lines: dict[Path, bytes] = field(default_factory=dict)
-
-    def lines(self) -> Iterator[str]:
-        """Yields the lines since the last call.
-
-        Raises:
-            OSError: there is no such file.
-        """
-        for path, data in self.tail.read():
-            *lines, rest = (self._partial_lines.get(path, b"") + data).split(b"\n")
-            self._partial_lines = {known: text for known, text in self._partial_lines.items() if known.exists()}
-            self._partial_lines[path] = rest[-MAX_LINE:]
-            for line in lines:
-                yield line[:MAX_LINE].decode("utf-8", "replace")
-
-    @property
-    def skipped_count(self) -> int:
-        """Bytes skipped so far."""
-        return self.tail.skipped_bytes
-
-    def close(self) -> None:
-        """Does nothing: no file is kept open."""
-
-
-@dataclass
 class KernelLogSource:
     """Reads one log, or many."""
 
@@ -171,6 +146,7 @@ class KernelLogSource:
             if of_file
             else KmsgReader(settings.from_start)
         )
+        self._messages = LiveMessages(labels)
         self._gpus = {pci: str(n) for n, pci in enumerate(settings.gpus or self._list_gpus())}
         self._ports = dict(settings.ports)
         for number_ in self._gpus.values():
@@ -208,13 +184,26 @@ class KernelLogSource:
         Raises:
             OSError: the log is not readable.
         """
-        for line in self._log.lines():
+        rows, lines = SourceBatchBuilder(), list(self._log.lines())
+        for line in lines:
             for event in parse_events(line):
                 self._record_event(event)
-        rows = SourceBatchBuilder()
+        for metric, labels, count in self._messages.read(lines):
+            rows.add(self.mapper.map_series(metric, self._place_device(labels)), now, count)
         for (metric, of), value in self._values.items():
             rows.add(self.mapper.map_series(metric, of), now, value)
         return rows.build(self.mapper.registry)
+
+    def _place_device(self, labels: Labels) -> Labels:
+        """Returns the labels of a message with the GPU or port at its PCI address; of the node where that is not known."""
+        of = dict(labels)
+        address = normalise_pci_address(of.pop("pci_bus_id", "") or of.pop("pci", "") or "0:0")
+        node = self.context.topology.node.get(self.context.names.find_node(of.get("node", "")))
+        if gpu := self._gpus.get(address) or ("0" if node and node.gpus == 1 and "pci_bus_id" in dict(labels) else ""):
+            of["gpu"] = gpu
+        elif port := self._ports.get(address):
+            of = {**of, "port": port}
+        return tuple(of.items())
 
     def _record_event(self, event: KernelLogEvent) -> None:
         node = self.settings.node or event.host

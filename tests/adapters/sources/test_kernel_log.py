@@ -32,9 +32,8 @@ def log(path, **more):
 
 def told(batch):
     keys = [batch.columns.keys[n] for n in batch.numbers] if batch else []
-    return {
-        (key.signal, key.entity): value for key, value in zip(keys, batch.value.tolist() if batch else [], strict=True)
-    }
+    values = zip(keys, batch.value.tolist() if batch else [], strict=True)
+    return {(key.signal, key.entity): value for key, value in values if not key.signal.startswith("event.")}
 
 
 def test_an_xid_of_a_real_log_is_of_the_gpu_at_its_address(shared):

@@ -1,0 +1,60 @@
+"""Messages of logs that grow: events of the catalogue as counts at their places, each with the words of the first one.
+
+A sample is given when a message comes, and none between: whether an event is still present is the engine's to say.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from skewscope.adapters.formats.line_filter import select_lines
+from skewscope.adapters.formats.log_envelope import find_host, unwrap_record
+from skewscope.adapters.sources.common.targets import Labels
+from skewscope.kb.event_reading import FoundEvent
+from skewscope.kb.known_events import known_events
+
+MAX_PLACES = 10_000
+"""Places of events that one source counts."""
+MAX_TEXT = 160
+"""Characters of a message that are kept."""
+PLACE_LABELS = frozenset(
+    {"node", "gpu", "port", "device", "pci_bus_id", "pci", "group", "rank", "instance", "replica", "engine", "pod"}
+)
+"""Labels of a message that say what it is about; others, such as the number of a process, would be series of their own."""
+
+
+@dataclass(slots=True)
+class _Count:
+    text: str
+    number: int = 0
+
+
+@dataclass
+class LiveMessages:
+    """Counts the messages of one source."""
+
+    labels: Mapping[str, str]
+    """Labels of all its lines."""
+    _counts: dict[tuple[str, Labels], _Count] = field(default_factory=dict)
+
+    def read(self, lines: Iterable[str]) -> Iterator[tuple[str, Labels, float]]:
+        """Yields canonical name, labels and count for each message that is something by itself."""
+        known, texts = known_events(), [unwrap_record(line) for line in lines]
+        for place in select_lines(known.words, texts):
+            for found in known.compare(texts[place]):
+                if found.event.is_reported and not found.is_retraction:
+                    yield from self._count(found, texts[place])
+
+    def _count(self, found: FoundEvent, text: str) -> Iterator[tuple[str, Labels, float]]:
+        own = {name: value for name, value in found.labels.items() if name in PLACE_LABELS}
+        if "pod" in own:
+            own["instance"] = own.pop("pod")
+        host = find_host(text)
+        named = {"node": host} if host and found.event.place == "node" else {}
+        place = tuple(sorted({**named, **self.labels, **own}.items()))
+        key = found.event.signal, place
+        if key not in self._counts and len(self._counts) >= MAX_PLACES:
+            return
+        count = self._counts.setdefault(key, _Count(text.strip()[:MAX_TEXT]))
+        count.number += 1
+        metric = "skewscope_" + found.event.signal.replace(".", "_")
+        yield metric, (*place, ("message", count.text)), float(count.number)
