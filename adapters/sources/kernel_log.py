@@ -195,14 +195,17 @@ class KernelLogSource:
         return rows.build(self.mapper.registry)
 
     def _place_device(self, labels: Labels) -> Labels:
-        """Returns the labels of a message with the GPU or port at its PCI address; of the node where that is not known."""
+        """Returns the labels of a message, with the GPU or port at its PCI address where that is known."""
         of = dict(labels)
-        address = normalise_pci_address(of.pop("pci_bus_id", "") or of.pop("pci", "") or "0:0")
+        is_gpu = "pci_bus_id" in of
+        pci = of.pop("pci_bus_id", "") or of.pop("pci", "")
+        address = normalise_pci_address(pci) if pci else ""
         node = self.context.topology.node.get(self.context.names.find_node(of.get("node", "")))
-        if gpu := self._gpus.get(address) or ("0" if node and node.gpus == 1 and "pci_bus_id" in dict(labels) else ""):
+        alone = "0" if is_gpu and node and node.gpus == 1 else ""
+        if gpu := self._gpus.get(address) or alone:
             of["gpu"] = gpu
         elif port := self._ports.get(address):
-            of = {**of, "port": port}
+            of["port"] = port
         return tuple(of.items())
 
     def _record_event(self, event: KernelLogEvent) -> None:

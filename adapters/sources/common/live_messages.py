@@ -19,7 +19,7 @@ MAX_TEXT = 160
 PLACE_LABELS = frozenset(
     {"node", "gpu", "port", "device", "pci_bus_id", "pci", "group", "rank", "instance", "replica", "engine", "pod"}
 )
-"""Labels of a message that say what it is about; others, such as the number of a process, would be series of their own."""
+"""Labels of a message that say what it is about; others, as the number of a process, would be series of their own."""
 
 
 @dataclass(slots=True)
