@@ -91,7 +91,7 @@ def _read_version(path: Path, shown: str, problems: list[Problem]) -> str:
 def _entry_paths(folder: Path, shown: str, problems: list[Problem]) -> list[Path]:
     if not folder.is_dir():
         return []
-    found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    found = sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=lambda path: path.stem)
     sound = [path for path in found if path.suffix == ".yaml" and path.is_file()]
     others = sorted(set(found) - set(sound))
     problems += [Problem(f"{shown}/{path.name}", 0, "", "no entry", "a file ending in .yaml") for path in others]

@@ -101,7 +101,8 @@ class LineReader:
                 value = self._number(line, name, text, found)
                 if value is not None:
                     readings.append(Reading(what.signal or f"step {what.step}", value, labels, what.adds))
-        is_mark = not (line.fields or line.section) or (bool(line.table) and not found)
+        gives = any(what.signal or what.step or what.time for what in line.fields.values())
+        is_mark = not (gives or line.section) or (bool(line.table) and not found)
         return LineReadings(tuple(readings), labels, time, is_mark)
 
     def _number(self, line: FormatLine, name: str, text: str, found: Mapping[str, str]) -> float | None:

@@ -72,7 +72,7 @@ def test_every_field_has_its_row_in_the_prose_and_every_row_its_field(kind):
 
 @pytest.mark.parametrize("kind", SINGULAR)
 def test_the_example_in_the_prose_is_an_entry(kind):
-    (example,) = re.findall(r"```yaml\n(.*?)```", prose(kind), re.DOTALL)
+    example = re.findall(r"```yaml\n(.*?)```", prose(kind), re.DOTALL)[0]
     assert validate_entry(kind, parse(example)) == ()
 
 
