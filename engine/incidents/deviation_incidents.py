@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from skewscope.engine.attribution.likely_causes import Candidate, CauseModel
 from skewscope.engine.incidents.lifecycle import IncidentLifecycle
 from skewscope.engine.incidents.senders import SenderFinder
-from skewscope.engine.incidents.symptom import SymptomIndex, SymptomState, severity_of, symptom_of
+from skewscope.engine.incidents.symptom import SymptomIndex, SymptomState, symptom_of
 from skewscope.engine.model.incident import Advice
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.symptoms.cells import JudgedCells
@@ -167,7 +167,6 @@ class DeviationIncidents:
     def _begin(self, t: float, deviation: Deviation, tokens: set[str]) -> SymptomState:
         symptom = symptom_of(deviation, self.catalogue)
         one = SymptomState(symptom, deviation.place, t, deviation.since, primary=deviation, tokens=tokens)
-        one.severity = severity_of(symptom, self.catalogue)
         self.lifecycle.open(t, one)
         self._index.add(one)
         return one

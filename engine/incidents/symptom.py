@@ -52,7 +52,8 @@ class SymptomState(IncidentState):
         """Shows the symptom of a deviation, at its place."""
         self.primary, self.primary_entity = deviation, deviation.place
         self.condition = symptom_of(deviation, catalogue)
-        self.severity = severity_of(self.condition, catalogue)
+        entry = catalogue.symptoms.get(self.condition)
+        self.severity = SEVERITIES.index(entry.severity) if entry else 0
         self.members = frozenset(one.place for one in self.deviations.values())
 
     def worst(self) -> list[Deviation]:
@@ -133,12 +134,6 @@ def symptom_of(deviation: Deviation, catalogue: Catalogue) -> str:
     """Returns the id of the symptom that a deviation shows in its form."""
     entry = catalogue.symptoms.get(deviation.symptom)
     return entry.instead.get(deviation.form, entry.id) if entry else deviation.symptom
-
-
-def severity_of(symptom: str, catalogue: Catalogue) -> int:
-    """Returns the severity of a symptom, as a number of SEVERITIES."""
-    entry = catalogue.symptoms.get(symptom)
-    return SEVERITIES.index(entry.severity) if entry else 0
 
 
 def _normal(signal: str) -> IncidentEvidence:

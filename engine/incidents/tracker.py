@@ -28,7 +28,7 @@ from skewscope.engine.incidents.lifecycle import MAX_OPENED, IncidentLifecycle
 from skewscope.engine.incidents.result_cache import IncidentCache, ResultCache
 from skewscope.engine.incidents.senders import RoundJoin, SenderFinder
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation, to_incident
-from skewscope.engine.model.incident import DIAGNOSIS, Advice, Explanation, Incident, IncidentChange
+from skewscope.engine.model.incident import Advice, Explanation, Incident, IncidentChange
 from skewscope.engine.model.locality import Entity, LocalityIndex, NeighbourIndex
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import RuleVerdict
@@ -292,7 +292,7 @@ class IncidentTracker:
         roots = {one.id: final_explanation(one, states) for one in states.values() if one.explanation}
         explained: dict[str, list[IncidentState]] = {}
         for id_, root in roots.items():
-            if root is not None and states[id_].category == DIAGNOSIS:
+            if root is not None:
                 explained.setdefault(root.id, []).append(states[id_])
         self._cache.forget_all_but(states.keys())
         for one in states.values():

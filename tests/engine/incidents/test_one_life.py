@@ -1,0 +1,81 @@
+"""Diagnoses and symptoms have one life: the same timing, room, history and memory."""
+
+import pytest
+
+from bench.incident_storm import build_fleet
+from skewscope.engine.incidents import lifecycle
+from skewscope.engine.model.locality import Entity
+from skewscope.engine.symptoms.deviation import PAST, Deviation
+from tests.support.incidents import Says, info, verdict
+from tests.support.symptom_world import KNOWN, START, SymptomWorld
+
+PORTS = ("n0/ew", "n1/ew", "n2/ew")
+RULES = {"late-rule": info("late")}
+DIAGNOSIS, SYMPTOM = "diagnosis", "symptom"
+LIFE = {"opened", "resolved", "fired again"}
+
+
+def play(script, until=200, tracker=None):
+    """Returns a tracker after (category, port, from, to) of what holds, one tick a second."""
+    tracker = tracker or SymptomWorld(fleet=build_fleet(len(PORTS), 0), rules=RULES).tracker
+    for n in range(until):
+        holds = {(what, port) for what, port, begin, end in script if begin <= n < end}
+        firing = {port: Says() for what, port in holds if what == DIAGNOSIS}
+        signal = KNOWN.signals["port.carrier_down_changes"]
+        abnormal = (Deviation(signal, Entity("port", p), PAST, "up", START, 9.0, 1.0) for w, p in holds if w == SYMPTOM)
+        found = verdict("late", firing, kind="port", names=PORTS)
+        tracker.step(START + n, [found], {one.key: one for one in abnormal})
+    return tracker
+
+
+def texts(incident):
+    return [what for _, what in incident.history if what in LIFE]
+
+
+@pytest.mark.parametrize("what", [DIAGNOSIS, SYMPTOM])
+def test_an_incident_that_fires_again_within_the_cool_down_is_the_same(what):
+    (one,) = play([(what, PORTS[0], 10, 20), (what, PORTS[0], 45, 60)]).list_incidents()
+    assert texts(one) == ["opened", "resolved", "fired again", "resolved"]
+    assert (one.category, one.flaps) == (what, 1)
+
+
+@pytest.mark.parametrize("what", [DIAGNOSIS, SYMPTOM])
+def test_an_incident_much_later_is_another_one(what):
+    found = play([(what, PORTS[0], 10, 20), (what, PORTS[0], 90, 95)]).list_incidents()
+    assert [one.category for one in found] == [what, what]
+
+
+@pytest.mark.parametrize(("begin", "is_explained"), [(25, True), (50, True), (51, False)])
+def test_a_diagnosis_explains_symptoms_while_it_may_fire_again(begin, is_explained):
+    script = [(DIAGNOSIS, PORTS[0], 5, 20), (SYMPTOM, PORTS[0], begin, 80)]
+    diagnosis, symptom = play(script).list_incidents()
+    assert symptom.root_id == (diagnosis.id if is_explained else "")
+    assert bool(symptom.mitigations) <= (not is_explained)
+
+
+def test_a_diagnosis_that_explains_a_symptom_is_kept_with_it():
+    tracker = play([(DIAGNOSIS, PORTS[0], 5, 20), (SYMPTOM, PORTS[0], 5, 150), (DIAGNOSIS, PORTS[1], 5, 20)])
+    tracker.forget(START + 100)
+    diagnosis, symptom = sorted(tracker.list_incidents(), key=lambda one: one.category)
+    assert (diagnosis.name, symptom.root_id) == (PORTS[0], diagnosis.id)
+
+
+def test_what_may_open_in_a_tick_is_shared(monkeypatch):
+    monkeypatch.setattr(lifecycle, "MAX_OPENED", 4)
+    script = [(what, port, 10, 100) for what in (SYMPTOM, DIAGNOSIS) for port in PORTS]
+    found = play(script, until=30).list_incidents()
+    assert [(one.category, one.opened_at - START) for one in sorted(found, key=lambda one: one.category)] == [
+        *[(DIAGNOSIS, 10.0)] * 3,
+        (SYMPTOM, 10.0),
+        *[(SYMPTOM, 11.0)] * 2,
+    ]
+
+
+def test_incidents_of_both_kinds_are_taken_over_with_their_memory():
+    before = play([(what, PORTS[0], 5, 20) for what in (DIAGNOSIS, SYMPTOM)], until=35)
+    after = SymptomWorld(fleet=build_fleet(1, 0), rules=RULES).tracker
+    after.take_over(before, lambda entity: entity.name == PORTS[0])
+    assert after.list_incidents() == before.list_incidents()
+    gone = SymptomWorld(fleet=build_fleet(1, 0), rules=RULES).tracker
+    gone.take_over(before, lambda entity: entity.name != PORTS[0])
+    assert gone.list_incidents() == ()
