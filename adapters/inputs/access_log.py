@@ -57,18 +57,18 @@ HINT = "In nginx, append `rt=$request_time urt=$upstream_response_time ua=$upstr
 MAX_OTHER = 0.5
 """Share of the lines that may be something else, as where a server writes its messages between."""
 
-Found = re.Match[str]
+LineMatch = re.Match[str]
 
 
-def read_nginx(found: Found) -> ServedRequest | None:
+def read_nginx(line: LineMatch) -> ServedRequest | None:
     """Returns the request of a line in the combined format with something appended."""
-    end = to_time(found["time"])
-    facts = _facts(found["rest"])
+    end = to_time(line["time"])
+    facts = _facts(line["rest"])
     duration = _first_number(facts, "duration", "upstream_time")
     if end is None or duration is None:
         return None
     first = _first_number(facts, "first_token")
-    code = outcome_of(int(found["code"]))
+    code = outcome_of(int(line["code"]))
     return ServedRequest(end - duration, end, server_name(facts.get("server")), code, NAN if first is None else first)
 
 
@@ -97,36 +97,34 @@ def _facts(rest: str) -> dict[str, str]:
     }
 
 
-def read_envoy(found: Found) -> ServedRequest | None:
+def read_envoy(line: LineMatch) -> ServedRequest | None:
     """Returns the request of a line of Envoy: times are milliseconds, the begin is stated."""
-    arrival = to_time(found["time"])
+    arrival = to_time(line["time"])
     if arrival is None:
         return None
-    quoted = re.findall(QUOTED, found["rest"])
+    quoted = re.findall(QUOTED, line["rest"])
     server = server_name(quoted[4].strip('"')) if len(quoted) > 4 else ""
-    first = NAN if found["first"] == "-" else int(found["first"]) / 1000
-    return ServedRequest(
-        arrival, arrival + int(found["duration"]) / 1000, server, outcome_of(int(found["code"])), first
-    )
+    first = NAN if line["first"] == "-" else int(line["first"]) / 1000
+    return ServedRequest(arrival, arrival + int(line["duration"]) / 1000, server, outcome_of(int(line["code"])), first)
 
 
-def read_haproxy(found: Found) -> ServedRequest | None:
+def read_haproxy(line: LineMatch) -> ServedRequest | None:
     """Returns the request of a line of HAProxy: request, queue, connection, response and total time in milliseconds."""
-    arrival = to_time(found["time"])
-    _, queue, _, response, total = (int(text.lstrip("+")) for text in found["timers"].split("/"))
+    arrival = to_time(line["time"])
+    _, queue, _, response, total = (int(text.lstrip("+")) for text in line["timers"].split("/"))
     if arrival is None or total < 0:
         return None
     parts = {"queue": queue / 1000} if queue >= 0 else {}
     first = (max(queue, 0) + response) / 1000 if response >= 0 else NAN
-    server = server_name(found["server"])
-    return ServedRequest(arrival, arrival + total / 1000, server, outcome_of(int(found["code"])), first, parts=parts)
+    server = server_name(line["server"])
+    return ServedRequest(arrival, arrival + total / 1000, server, outcome_of(int(line["code"])), first, parts=parts)
 
 
 class Form(NamedTuple):
     """The lines of some servers."""
 
     pattern: re.Pattern[str]
-    read: Callable[[Found], ServedRequest | None] | None
+    read: Callable[[LineMatch], ServedRequest | None] | None
     """Returns the request of a line; None where lines state no durations."""
 
 
@@ -156,8 +154,8 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     first = [line for _, line in zip(range(100), lines, strict=False)]
     form = find_form([text for _, text in first])
     if form is None:
-        found = f"{first[0][1][:60]!r}" if first else "an empty file"
-        raise InputError([Problem(name, first[0][0] if first else 0, "", found, EXAMPLES)])
+        what = f"{first[0][1][:60]!r}" if first else "an empty file"
+        raise InputError([Problem(name, first[0][0] if first else 0, "", what, EXAMPLES)])
     collector = RequestCollector(name, labels)
     times, others = LineTimes(labels, name, -1.0), 0
     for number, text in chain(first, lines):
@@ -171,14 +169,14 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
             else:
                 collector.left_out += 1
     if not len(collector):
-        found = f"no line that says how long a request took, among {collector.left_out} of requests"
-        raise InputError([Problem(name, 0, "", found, "durations, such as $request_time", HINT)])
+        what = f"no line that says how long a request took, among {collector.left_out} of requests"
+        raise InputError([Problem(name, 0, "", what, "durations, such as $request_time", HINT)])
     collector.notes += [f"{others} lines of something else are left out" if others else ""]
     collector.notes += ["" if form.read else "its lines state no durations: only answers and failures are counted"]
     return collector.series()
 
 
-def _untimed(time: float, match: Found) -> ServedRequest | None:
+def _untimed(time: float, match: LineMatch) -> ServedRequest | None:
     """Returns the request of a line that has no duration, at the time of the line; None without a time."""
     return ServedRequest(time, time, "", outcome_of(int(match["code"]))) if time >= 0 else None
 

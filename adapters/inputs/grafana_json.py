@@ -60,22 +60,22 @@ def read_series(file: BinaryIO, name: str, _labels: Mapping[str, str]) -> list[L
     """
     data = file.read(JSON_BYTES.limit() + 1)
     document = parse_json(data.removeprefix(b"\xef\xbb\xbf"), name, EXPECTED)
-    found: list[tuple[NamedSeries, F64, F64]] = []
+    pairs: list[tuple[NamedSeries, F64, F64]] = []
     count = 0
     for each in _walk(document, "", MAX_DEPTH):
         count += len(each.times)
         SAMPLES.check(name, count, "Export less.")
-        SERIES.check(name, len(found) + 1, "Export less.")
+        SERIES.check(name, len(pairs) + 1, "Export less.")
         times, values = _numbers(each.times) / 1000, _numbers(each.values)
         fits = (times >= 0) & (times < MAX_SECONDS) & ~np.isnan(values)
         order = np.flatnonzero(fits)[np.argsort(times[fits], kind="stable")]
         if len(order):
-            found.append((_name_field(each, values[order]), times[order], values[order]))
-    if not found:
+            pairs.append((_name_field(each, values[order]), times[order], values[order]))
+    if not pairs:
         queries = sorted(set(_find_queries(document, MAX_DEPTH)))
         hint = NO_DATA + join_names([query[:200] for query in queries], MAX_NAMED) if queries else ""
         raise InputError([Problem(name, 0, "", "no frame with data", EXPECTED, hint)])
-    return to_series(found)
+    return to_series(pairs)
 
 
 def _numbers(cells: list[Any]) -> F64:

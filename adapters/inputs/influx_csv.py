@@ -58,10 +58,10 @@ def read_series(file: BinaryIO, name: str, _labels: Mapping[str, str]) -> list[L
         raise InputError([Problem(name, 0, "", f"no readable table ({error!s:.100})", EXPECTED)]) from None
     finally:
         text.detach()
-    found = collector.series()
-    if not found:
+    series = collector.series()
+    if not series:
         raise InputError([Problem(name, 0, "", "no row with a time and a number", EXPECTED)])
-    return found
+    return series
 
 
 def _iter_rows(text: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, str]]]:

@@ -40,10 +40,10 @@ def read_series(file: BinaryIO, name: str, _labels: Mapping[str, str]) -> list[L
                     _add_resource(each, plain, deltas, reader)
     except CutOffError:
         note = "ends inside a metric, which is left out"
-    found = [*plain.series(), *(replace(each, values=each.values.cumsum()) for each in deltas.series())]
-    if not found:
+    series = [*plain.series(), *(replace(each, values=each.values.cumsum()) for each in deltas.series())]
+    if not series:
         raise InputError([Problem(name, 0, "", note or "no metric", EXPECTED)])
-    return [replace(found[0], note=note), *found[1:]]
+    return [replace(series[0], note=note), *series[1:]]
 
 
 def _add_resource(resource: Any, plain: SeriesCollector, deltas: SeriesCollector, reader: JsonReader) -> None:

@@ -27,9 +27,10 @@ MARKS = re.compile(
 PARTS = ("metric", "value", "values", "timestamps", "histogram", "histograms")
 """Members of a series."""
 HISTOGRAMS = ("histogram", "histograms")
+METRIC = re.compile(r"[A-Za-z_:][\w:]{0,200}", re.ASCII)
 MAX_SHOWN = 100
 EXPECTED = "an answer of /api/v1/query or query_range with series, or lines of /api/v1/export"
-HINT = "Take it with curl -G http://SERVER/api/v1/query_range -d query=METRIC -d start=... -d end=... -d step=15"
+HINT = "Take it with curl -G http://SERVER/api/v1/query_range -d query={} -d start=... -d end=... -d step=15"
 
 
 def recognise(head: bytes, _name: str) -> bool:
@@ -61,6 +62,8 @@ class AnswerReader:
     found: list[LabelledSeries] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
     """By reason: what is left out."""
+    named: str = ""
+    """A metric that an answer names without values."""
     _samples: int = 0
 
     def read(self) -> None:
@@ -78,6 +81,7 @@ class AnswerReader:
                 self._add(value)
             elif member == "data" and isinstance(value, list):
                 self.leave_out("names without values, as an answer of /api/v1/series has", f"{len(value)} names")
+                self.named = next(filter(None, map(_metric_of, value)), "")
             else:
                 held[member] = value
         self._finish(held)
@@ -148,10 +152,16 @@ class AnswerReader:
         """
         missing = join_notes(*(_describe(reason, what) for reason, what in self.left_out.items()))
         if not any(len(each.times) for each in self.found):
-            hint = "" if "an answer that is an error" in self.left_out else HINT
+            hint = "" if "an answer that is an error" in self.left_out else HINT.format(self.named or "METRIC")
             raise self.reader.error(missing or "no series", EXPECTED, hint)
         first, *rest = _name_gpus(self.found)
         return [replace(first, note=f"left out: {missing}" if missing else ""), *rest]
+
+
+def _metric_of(value: Any) -> str:
+    """Returns the metric that an element of a list of series, or of names, is of; '' for none."""
+    name = value.get("__name__") if isinstance(value, dict) else value
+    return name if isinstance(name, str) and METRIC.fullmatch(name) else ""
 
 
 def _name_gpus(found: list[LabelledSeries]) -> list[LabelledSeries]:

@@ -114,9 +114,9 @@ class RequestCollector:
             InputError: there are no requests, or too many samples.
         """
         if not len(self):
-            found = f"no request with times in {self.left_out} rows" if self.left_out else "no request"
+            what = f"no request with times in {self.left_out} rows" if self.left_out else "no request"
             expected = "rows with the arrival of a request, and its end or how long it took"
-            raise InputError([Problem(self.file, 0, "", found, expected)])
+            raise InputError([Problem(self.file, 0, "", what, expected)])
         place, unnamed = find_server(self.labels, self.file)
         table = np.array(self._numbers).reshape(-1, len(COLUMNS))
         columns = dict(zip(COLUMNS, table.T, strict=True))

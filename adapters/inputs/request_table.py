@@ -60,19 +60,19 @@ def _first_object(text: str) -> Mapping[str, object]:
 
 def flatten(row: object) -> dict[str, object]:
     """Returns the fields of an object and of the objects in it by their own names; the outer ones count first."""
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     level = [row] if isinstance(row, dict) else []
     for _ in range(MAX_DEPTH):
         inner: list[dict[str, object]] = []
         for name, value in (pair for each in level for pair in each.items()):
             if isinstance(value, dict) and {"value", "unit"} <= value.keys():
-                found.setdefault(f"{name} ({value['unit']!s:.20})", value["value"])
+                fields.setdefault(f"{name} ({value['unit']!s:.20})", value["value"])
             elif isinstance(value, dict):
                 inner.append(value)
-            elif not isinstance(value, list) and len(found) < MAX_FIELDS:
-                found.setdefault(str(name), value)
+            elif not isinstance(value, list) and len(fields) < MAX_FIELDS:
+                fields.setdefault(str(name), value)
         level = inner
-    return found
+    return fields
 
 
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:

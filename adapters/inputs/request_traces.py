@@ -120,15 +120,15 @@ def to_request(spans: Sequence[RequestSpan]) -> ServedRequest:
 
 def _find_parts(spans: Sequence[RequestSpan]) -> dict[str, float]:
     """Returns the seconds of each part that spans show; what two cover counts once."""
-    found: dict[str, float] = {}
+    parts: dict[str, float] = {}
     before = np.empty((0, 2))
     for part in ORDER:
         own = np.array([(span.begin, span.end) for span in spans if part_of(span.name) == part], np.float64)
         if len(own):
             whole = np.concatenate((before, own))
-            found[part] = _covered(whole) - _covered(before)
+            parts[part] = _covered(whole) - _covered(before)
             before = whole
-    return found
+    return parts
 
 
 def _covered(spans: F64) -> float:
@@ -137,14 +137,14 @@ def _covered(spans: F64) -> float:
 
 def _find_facts(spans: Sequence[RequestSpan]) -> dict[str, float]:
     """Returns the numbers that tags state, by what they mean; durations are seconds."""
-    found: dict[str, float] = {}
+    facts: dict[str, float] = {}
     for span in spans:
         for tag, value in span.tags.items():
             meaning = meaning_of(tag.rpartition(".")[2])
             number = to_number(value) if meaning else None
             if number is not None and number >= 0:
-                found.setdefault(meaning, number)
-    return found
+                facts.setdefault(meaning, number)
+    return facts
 
 
 def _nearest_to_work(spans: Sequence[RequestSpan]) -> list[RequestSpan]:
@@ -244,12 +244,12 @@ def _dicts(value: object) -> Iterator[dict[str, Any]]:
 
 def _otlp_tags(attributes: object) -> dict[str, Any]:
     """Returns attributes of OpenTelemetry by name."""
-    found = {}
+    tags = {}
     for each in _dicts(attributes):
         value = each.get("value")
         if isinstance(value, dict) and value:
-            found[str(each.get("key"))] = next(iter(value.values()))
-    return found
+            tags[str(each.get("key"))] = next(iter(value.values()))
+    return tags
 
 
 def _otlp_span(raw: Mapping[str, Any], common: Mapping[str, Any]) -> RequestSpan | None:
@@ -277,8 +277,8 @@ def _jaeger_span(raw: Mapping[str, Any], processes: Mapping[str, Any]) -> Reques
     tags = {**common, **_jaeger_tags(raw.get("tags"))}
     for log in _dicts(raw.get("logs")):
         moment = to_number(log.get("timestamp"))
-        said = " ".join(str(value) for value in _jaeger_tags(log.get("fields")).values()).lower()
-        if moment is not None and FIRST_TOKEN.search(said):
+        words = " ".join(str(value) for value in _jaeger_tags(log.get("fields")).values()).lower()
+        if moment is not None and FIRST_TOKEN.search(words):
             tags.setdefault("first_token", (moment - begin) / MICROSECONDS)
     parent = next((str(each.get("spanID")) for each in _dicts(raw.get("references"))), raw.get("parentSpanID") or "")
     is_error = str(tags.get("error", "")).lower() == "true" or tags.get("otel.status_code") == "ERROR"

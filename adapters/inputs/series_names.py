@@ -81,10 +81,10 @@ def name_series(name: str, values: F64, context: SeriesContext) -> NamedSeries:
         return NamedSeries(name, {})
     run = RUN.fullmatch(name)
     own, place = (run["name"], run["run"].strip()) if run else (name, "")
-    found = _by_words(own, {"": place} if place else {}, values, context)
-    if found is None and context.title:
-        found = _by_words(context.title, _place(name), values, context)
-    return found or NamedSeries(own, {})
+    named = _by_words(own, {"": place} if place else {}, values, context)
+    if named is None and context.title:
+        named = _by_words(context.title, _place(name), values, context)
+    return named or NamedSeries(own, {})
 
 
 def is_known_metric(name: str) -> bool:
@@ -161,10 +161,10 @@ def seconds_per_step(times: F64, steps: F64) -> float:
     return float(np.median(passed[fits] / count[fits])) if fits.any() else 0.0
 
 
-def to_series(found: Iterable[tuple[NamedSeries, F64, F64]], *notes: str) -> list[LabelledSeries]:
+def to_series(pairs: Iterable[tuple[NamedSeries, F64, F64]], *notes: str) -> list[LabelledSeries]:
     """Returns series with their names, [sample] times in seconds since 1970 and values; a note says what was taken."""
-    found = list(found)
-    taken = sorted({named.note for named, _, _ in found if named.note})
+    pairs = list(pairs)
+    taken = sorted({named.note for named, _, _ in pairs if named.note})
     note = join_notes(f"series taken by their names: {join_names(taken, MAX_SHOWN)}" if taken else "", *notes)
     return [
         LabelledSeries(
@@ -174,5 +174,5 @@ def to_series(found: Iterable[tuple[NamedSeries, F64, F64]], *notes: str) -> lis
             values * named.scale,
             note,
         )
-        for named, times, values in found
+        for named, times, values in pairs
     ]

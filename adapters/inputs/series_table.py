@@ -188,8 +188,8 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     form = find_form(names)
     if form.time < 0 or len(names) > MAX_COLUMNS:
         text.detach()
-        found = f"the columns {', '.join(names)[:200]}" if names else "an empty file"
-        raise InputError([Problem(name, 1, "", found, EXPECTED, HINT)])
+        what = f"the columns {', '.join(names)[:200]}" if names else "an empty file"
+        raise InputError([Problem(name, 1, "", what, EXPECTED, HINT)])
     reader = _ChartReader(name, names, form)
     try:
         for cells in csv.reader(text, delimiter=separator):
@@ -209,7 +209,7 @@ def _list_named(reader: _ChartReader, labels: Mapping[str, str]) -> list[Labelle
         InputError: there are none.
     """
     title = find_title(reader.file)
-    found: list[tuple[NamedSeries, F64, F64]] = []
+    pairs: list[tuple[NamedSeries, F64, F64]] = []
     for (run, name), columns in reader.samples.items():
         times, steps, values = (np.array(each, np.float64) for each in columns)
         order = np.argsort(times, kind="stable")
@@ -217,10 +217,10 @@ def _list_named(reader: _ChartReader, labels: Mapping[str, str]) -> list[Labelle
         named = name_series(f"{run} - {name}" if run else name, values, context)
         if named.metric.startswith("skewscope_step_") and "group" not in named.labels:
             named = replace(named, labels={"group": labels.get("group") or find_job(labels, reader.file)})
-        found.append((named, times[order], values[order]))
-    if not found:
+        pairs.append((named, times[order], values[order]))
+    if not pairs:
         raise InputError([Problem(reader.file, 0, "", "no sample", EXPECTED, HINT)])
-    return to_series(found, f"{reader.left_out} rows without a time are left out" if reader.left_out else "")
+    return to_series(pairs, f"{reader.left_out} rows without a time are left out" if reader.left_out else "")
 
 
 READER = artefact_reader(

@@ -69,14 +69,14 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
             time, step, values = parse_event(memoryview(record))
         except ProtobufError as error:
             raise InputError([Problem(name, 0, "", f"a damaged event ({error})", EXPECTED)]) from None
-        for one in values:
+        for scalar in values:
             count += 1
             if count > most:
                 raise InputError([SAMPLES.problem(name, hint="Log less.")])
-            if one.tag not in samples:
+            if scalar.tag not in samples:
                 SERIES.check(name, len(samples) + 1, "Log less.")
-                samples[one.tag] = ([], [], [])
-            for column, number in zip(samples[one.tag], (time, float(step), one.value), strict=True):
+                samples[scalar.tag] = ([], [], [])
+            for column, number in zip(samples[scalar.tag], (time, float(step), scalar.value), strict=True):
                 column.append(number)
     if not samples:
         raise InputError([Problem(name, 0, "", note or "no scalar", EXPECTED)])
@@ -92,7 +92,7 @@ def _name_scalars(
     """Returns the series of scalars by their tags."""
     job = labels.get("group") or PurePosixPath(name).parent.name or find_job(labels, name)
     host = HOST_IN_NAME.search(name)
-    found: list[tuple[NamedSeries, F64, F64]] = []
+    pairs: list[tuple[NamedSeries, F64, F64]] = []
     for tag, columns in samples.items():
         times, steps, values = (np.array(each, np.float64) for each in columns)
         order = np.argsort(times, kind="stable")
@@ -101,8 +101,8 @@ def _name_scalars(
             named = replace(named, labels={"group": job})
         elif named.note and host:
             named = replace(named, labels={"node": host[1], **named.labels})
-        found.append((named, times[order], values[order]))
-    return to_series(found, cut)
+        pairs.append((named, times[order], values[order]))
+    return to_series(pairs, cut)
 
 
 def _iter_records(file: BinaryIO, name: str) -> Iterator[bytes | None]:
@@ -144,8 +144,8 @@ def parse_event(data: memoryview) -> tuple[float, int, list[TaggedValue]]:
             step = to_int64(to_varint(value))
         elif number == 5:
             for part, each in iter_fields(to_bytes(value)):
-                if part == 1 and (found := _parse_value(to_bytes(each))):
-                    values.append(found)
+                if part == 1 and (scalar := _parse_value(to_bytes(each))):
+                    values.append(scalar)
     return (time, step, values) if 0 <= time < 1e11 else (0.0, step, [])
 
 
@@ -164,17 +164,17 @@ def _parse_value(data: memoryview) -> TaggedValue | None:
 
 def _parse_tensor(data: memoryview) -> float | None:
     """Returns the number of a tensor that holds only one; None for others."""
-    kind, found = 0, None
+    kind, value = 0, None
     for number, each in iter_fields(data):
         if number == 1:
             kind = to_varint(each)
         elif number == 4:
-            found = _unpack(FLOATS.get(kind, ""), each)
+            value = _unpack(FLOATS.get(kind, ""), each)
         elif number in (5, 6):
-            found = _unpack("<f" if number == 5 else "<d", each)
+            value = _unpack("<f" if number == 5 else "<d", each)
         elif number in (7, 10) and isinstance(each, int):
-            found = float(to_int64(each))
-    return found
+            value = float(to_int64(each))
+    return value
 
 
 def _unpack(form: str, value: WireValue) -> float | None:

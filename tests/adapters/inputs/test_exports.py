@@ -307,3 +307,9 @@ def test_other_tables_are_none_of_influxdb(text):
 def test_a_table_without_samples_is_refused(text):
     with pytest.raises(InputError, match="no row with a time and a number"):
         read(influx_csv, text)
+
+
+@pytest.mark.parametrize("names", [["up", "vllm:x"], [{"__name__": "up", "instance": "a:8000"}]])
+def test_names_without_values_say_what_to_ask_for(names):
+    with pytest.raises(InputError, match=r"names without values.*query_range -d query=up "):
+        read(prometheus_json, json.dumps({"status": "success", "data": names}))
