@@ -1,5 +1,6 @@
 """What tables of bandwidth between nodes show: the node that all slow ones share, a slow path, and wrong values."""
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from statistics import median
@@ -8,6 +9,14 @@ from skewscope.adapters.results.result import BandwidthResult
 from skewscope.adapters.results.result_finding import LEAST, ResultFinding, format_number
 
 MIN_TABLES = 2
+LARGE = 128 << 20
+"""Bytes of a message from which on its time is that of the transfer."""
+PCIE_GBS = (
+    (re.compile(r"(?:A[18]00|V100)[- ]SXM|MI2\d\dX?", re.IGNORECASE), 32.0),
+    (re.compile(r"H[128]00.*(?:HBM3|SXM)|GH200|G?B[23]00|MI3\d\dX", re.IGNORECASE), 64.0),
+)
+"""GB/s that the PCIe link of a GPU carries each way (16 lanes of generation 4 and 5), by models of GPUs that have links
+between them: NVLink and xGMI of such GPUs carry 150 GB/s and more each way."""
 
 
 def judge_tables(results: Sequence[BandwidthResult]) -> list[ResultFinding]:
@@ -28,6 +37,19 @@ def _judge_table(result: BandwidthResult) -> Iterator[ResultFinding]:
         yield ResultFinding("bench-values-wrong", text, result.nodes)
     if result.verdict:
         yield ResultFinding("bench-bandwidth-lower", f"Bus bandwidth of {result.place}: {result.verdict}", result.nodes)
+    yield from _find_unused_links(result)
+
+
+def _find_unused_links(result: BandwidthResult) -> Iterator[ResultFinding]:
+    """Yields that GPUs of one node, which have links between them, exchange no more than PCIe carries."""
+    carried = next((limit for model, limit in PCIE_GBS if model.search(result.model)), None)
+    size = max(result.bandwidths, default=0)
+    if carried is None or len(result.nodes) != 1 or result.ranks < MIN_TABLES or size < LARGE:
+        return
+    if (speed := result.bandwidths[size]) < carried:
+        reached = f"{format_number(speed)} GB/s at {result.place}, no more than PCIe carries"
+        text = f"GPUs of a node exchange data past their links: {reached} ({format_number(carried)} GB/s)"
+        yield ResultFinding("bench-links-unused", text, result.nodes)
 
 
 def find_slow_tables(results: Sequence[BandwidthResult]) -> Iterator[ResultFinding]:

@@ -158,6 +158,8 @@ class BandwidthResult:
     verdict: str = ""
     """Why the program itself calls it failed; '' where it does not."""
     started: float | None = None
+    model: str = ""
+    """Model of its GPUs, where all are of one; '' where nothing says it."""
 
     @property
     def place(self) -> str:

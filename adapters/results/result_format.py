@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from skewscope.adapters.formats.log_lines import CONTROL
+from skewscope.adapters.results.plausibility import drop_impossible
 from skewscope.adapters.results.result import BenchmarkResult
 from skewscope.kb.problems import InputError, Problem
 
@@ -48,7 +49,7 @@ def read_results(data: bytes, file: str) -> list[BenchmarkResult]:
         InputError: it holds none, or is damaged.
     """
     known = find_result_format(data)
-    results = list(known.read(_to_text(data), file)) if known else []
+    results = [drop_impossible(each) for each in known.read(_to_text(data), file)] if known else []
     if not results:
         tools = ", ".join(sorted({each.tool for each in result_formats()}))
         found = f"no result that is whole, of {known.tool}" if known else "no results of a benchmark"

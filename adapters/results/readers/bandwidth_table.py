@@ -13,7 +13,9 @@ from skewscope.adapters.results.result_format import ResultFormat
 from skewscope.adapters.results.summaries import json_values, read_date, walk
 
 BEGIN = re.compile(r"# (?:nccl-tests version|Collective test starting|nThread \d+ nGpus)|rccl-tests: Version")
-DEVICE = re.compile(r"Rank +(?P<rank>\d+)(?: +Group +\d+)? +Pid +\d+ on +(?P<node>\S+) +device")
+DEVICE = re.compile(
+    r"Rank +(?P<rank>\d+)(?: +Group +\d+)? +Pid +\d+ on +(?P<node>\S+) +device +\d+ *(?:\[\S*\] *(?P<model>.*))?"
+)
 OPERATION = re.compile(
     r"\b(?P<operation>(?:all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|gather|hypercube|reduce|scatter|sendrecv))_perf"
 )
@@ -26,6 +28,11 @@ AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(?P<value>[\d.]+)\s*(?P<verdict>F
 GROUP = ("time", "algbw", "busbw", "#wrong")
 """Columns of one way of running, where no header names them: the last ones of a row."""
 MAX_ROWS = 100_000
+JOINTS = re.compile(r"__|--|-to-|_to_|-vs-|_vs_|[-_+,]")
+TOOL_WORDS = re.compile(
+    r"^(?:(?:nccl|rccl|tests?|perf|ib|osu|bw|results?|logs?|out|all|reduce|gather|scatter|sendrecv|alltoall)[-_.])+"
+)
+"""Words of programs before the names of nodes."""
 
 
 def _recognise(text: str) -> bool:
@@ -45,6 +52,7 @@ class _Table:
     """What is read of one table."""
 
     nodes: dict[int, str] = field(default_factory=dict)
+    models: set[str] = field(default_factory=set)
     operation: str = ""
     columns: list[str] = field(default_factory=list)
     bandwidths: dict[int, list[float]] = field(default_factory=dict)
@@ -69,15 +77,36 @@ class _Table:
         nodes = tuple(sorted(set(self.nodes.values()))) or nodes_of_name(file)
         means = {size: sum(each) / len(each) for size, each in sorted(self.bandwidths.items())}
         return BandwidthResult(
-            file, "nccl-tests", self.operation, nodes, len(self.nodes), means, self.wrong, self.verdict
+            file,
+            "nccl-tests",
+            self.operation,
+            nodes,
+            len(self.nodes),
+            means,
+            self.wrong,
+            self.verdict,
+            model=next(iter(self.models)) if len(self.models) == 1 else "",
         )
 
 
 def nodes_of_name(file: str) -> tuple[str, ...]:
-    """Returns the nodes that the name of a file joins, such as node-a_node-b.log; () where it joins none."""
-    parts = re.split(r"__|_|\+|--|,", file_stem(PurePath(file).name))
-    names = [part for part in parts if re.search(r"\d|^(?:node|host|gpu|rank)", part) or "-" in part]
-    return tuple(sorted(names)) if len(names) == len(parts) == 2 else ()
+    """Returns the nodes that the name of a file joins, such as node-a_node-b.log; () where it joins none.
+
+    The two are alike: their letters are the same where they have digits, or but for a last letter.
+    """
+    stem = TOOL_WORDS.sub("", file_stem(PurePath(file).name))
+    for joint in JOINTS.finditer(stem):
+        first, second = stem[: joint.start()], stem[joint.end() :]
+        if first != second and _shape(first) == _shape(second):
+            return tuple(sorted((first, second)))
+    return ()
+
+
+def _shape(name: str) -> str:
+    """Returns what names of nodes of one kind have in common; different for each name that is none."""
+    if re.search(r"\d", name) and re.search(r"[a-z]", name, re.IGNORECASE):
+        return re.sub(r"\d+", "0", name)
+    return re.sub(r"(?<=[-_.])[a-z]$", "a", name) if re.search(r"[a-z][-_.][a-z]$", name) else f"?{name}"
 
 
 def _read(text: str, file: str) -> list[BandwidthResult]:
@@ -100,6 +129,7 @@ def _read_line(line: str, table: _Table) -> int:
     """Reads a line into a table; returns 1 for a row of numbers."""
     if found := DEVICE.search(line):
         table.nodes[int(found["rank"])] = found["node"]
+        table.models.add((found["model"] or "").strip())
     elif HEADER.search(line):
         table.columns = line[line.index("size") :].split()
     elif found := WRONG.search(line):
@@ -119,6 +149,7 @@ def _read_line(line: str, table: _Table) -> int:
 def _read_json(given: Mapping[str, Any], file: str) -> BandwidthResult:
     devices = walk(given, "config", "devices") or given.get("devices") or []
     hosts = [str(walk(each, "hostname")) for each in devices if walk(each, "hostname")]
+    models = {str(walk(each, "device_info") or "").strip() for each in devices}
     bandwidths: dict[int, float] = {}
     for row in given["results"] if isinstance(given["results"], list) else []:
         size = to_count(walk(row, "size"))
@@ -140,6 +171,7 @@ def _read_json(given: Mapping[str, Any], file: str) -> BandwidthResult:
         if walk(given, "average_bus_bandwidth", "okay") == "false"
         else "",
         read_date(given.get("start_time")),
+        models.pop() if len(models) == 1 else "",
     )
 
 

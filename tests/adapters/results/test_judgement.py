@@ -168,6 +168,16 @@ def test_a_path_is_named_where_each_of_its_nodes_is_fast_with_others():
     assert judgement.findings[0].nodes == ("b1", "c1")
 
 
+def test_gpus_with_links_that_reach_what_pcie_carries_do_not_use_them():
+    slow, fast = bandwidth_table(("node-a",), 21), bandwidth_table(("node-a",), 460)
+    sxm = "NVIDIA H100 80GB HBM3"
+    assert judged(slow.replace("NVIDIA H100", sxm)) == ["bench-links-unused"]
+    assert judged(fast.replace("NVIDIA H100", sxm)) == []
+    # Cards on PCIe alone have no other way; between nodes it is the network that counts.
+    assert judged(slow.replace("NVIDIA H100", "NVIDIA H100 PCIe")) == []
+    assert judged(bandwidth_table(("a1", "b1"), 21).replace("NVIDIA H100", sxm)) == []
+
+
 def test_wrong_values_are_told_whatever_the_speed():
     assert judged(bandwidth_table(("node-a",), 460, wrong=3)) == ["bench-values-wrong"]
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from skewscope.adapters.results.readers.bandwidth_table import nodes_of_name
 from skewscope.adapters.results.result import OfferedLoad, ServingResult
 from skewscope.adapters.results.result_format import find_result_format, read_results
 from skewscope.kb.problems import InputError
@@ -230,6 +231,40 @@ def test_columns_are_found_by_the_header_where_there_are_more_of_them():
 def test_several_tables_in_one_file_are_told_apart():
     tables = read(bandwidth_table(("node-a", "node-b"), 460) + bandwidth_table(("node-a", "node-c"), 240))
     assert [table.nodes for table in tables] == [("node-a", "node-b"), ("node-a", "node-c")]
+
+
+PERFTEST = """                    RDMA_Write BW Test
+ Dual-port       : OFF          Device         : mlx5_0
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      5000             392.10              388.00              0.740
+"""
+OSU = """# OSU MPI-CUDA Bandwidth Test v7.4
+# Size      Bandwidth (MB/s)
+65536                48500.00
+"""
+
+
+@pytest.mark.parametrize("text", [PERFTEST, OSU])
+def test_tests_between_two_hosts_give_their_bandwidth(text):
+    (table,) = read(text, "gpu01-gpu02.log")
+    assert table.bandwidths == {65536: pytest.approx(48.5)}
+    assert table.nodes == ("gpu01", "gpu02")
+
+
+@pytest.mark.parametrize(
+    ("file", "nodes"),
+    [
+        ("node-a_node-b.log", ("node-a", "node-b")),
+        ("all_reduce_gpu01-gpu02.log", ("gpu01", "gpu02")),
+        ("dgx-01-dgx-02.txt", ("dgx-01", "dgx-02")),
+        ("rack1-n3__rack1-n4.log", ("rack1-n3", "rack1-n4")),
+        ("all_reduce_perf.log", ()),
+        ("20260914_083000.log", ()),
+        ("node-a.log", ()),
+    ],
+)
+def test_names_of_files_join_nodes_that_are_named_alike(file, nodes):
+    assert nodes_of_name(file) == nodes
 
 
 def test_the_json_of_nccl_tests_is_read():
