@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -28,6 +28,7 @@ AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(?P<value>[\d.]+)\s*(?P<verdict>F
 GROUP = ("time", "algbw", "busbw", "#wrong")
 """Columns of one way of running, where no header names them: the last ones of a row."""
 MAX_ROWS = 100_000
+MAX_LINE, HEAD_LINES = 1000, 1000
 JOINTS = re.compile(r"__|--|-to-|_to_|-vs-|_vs_|[-_+,]")
 TOOL_WORDS = re.compile(
     r"^(?:(?:nccl|rccl|tests?|perf|ib|osu|bw|results?|logs?|out|all|reduce|gather|scatter|sendrecv|alltoall)[-_.])+"
@@ -38,13 +39,15 @@ TOOL_WORDS = re.compile(
 def _recognise(text: str) -> bool:
     if text.lstrip().startswith("{"):
         return '"bus_bw"' in text or '"average_bus_bandwidth"' in text
-    return bool(HEADER.search(text) or AVERAGE.search(text)) or sum(1 for _ in _rows(text)) > 1
+    lines = [line[:MAX_LINE] for line in text.splitlines()[:HEAD_LINES]]
+    is_table = any(HEADER.search(line) or AVERAGE.search(line) for line in lines)
+    return is_table or sum(1 for line in lines if _find_row(line)) > 1
 
 
-def _rows(text: str) -> Iterator[re.Match[str]]:
-    for line in text.splitlines()[:400]:
-        if (found := ROW.search(line)) and len(found["rest"].split()) >= len(GROUP):
-            yield found
+def _find_row(line: str) -> re.Match[str] | None:
+    """Returns the cells of a row of numbers; None for another line."""
+    found = ROW.search(line)
+    return found if found and len(found["rest"].split()) >= len(GROUP) else None
 
 
 @dataclass
@@ -114,12 +117,12 @@ def _read(text: str, file: str) -> list[BandwidthResult]:
         return [_read_json(value, file) for value in json_values(text, file) if walk(value, "results")]
     tables: list[_Table] = []
     table, rows = _Table(), 0
-    for line in text.splitlines():
+    for line in (each[:MAX_LINE] for each in text.splitlines()):
         is_begin = BEGIN.search(line) or ((device := DEVICE.search(line)) and int(device["rank"]) in table.nodes)
         if is_begin and (table.bandwidths or table.is_over):
             tables.append(table)
             table = _Table(operation=table.operation)
-        rows += _read_line(line[:2000], table)
+        rows += _read_line(line, table)
         if rows > MAX_ROWS:
             break
     return [each.result(file) for each in (*tables, table) if each.bandwidths or each.is_over]

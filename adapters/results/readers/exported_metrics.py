@@ -28,8 +28,8 @@ MARK = re.compile(
     r'"(?:time_to_first_token|inter_token_latency|request_latency|request_throughput|request_count)"\s*:\s*'
     r'\{\s*"(?:unit|avg)"'
 )
-HEADER = re.compile(r"^\W*(?:Metric|Statistic)\s*[,|│┃]\s*(?:avg|min|max|p\d\d)\b", re.MULTILINE)
-BARS = re.compile(r"\s*[|│┃]\s*")
+HEADER = re.compile(r"^[^\w\n]{0,200}(?:Metric|Statistic)[ \t]*[,|│┃][ \t]*(?:avg|min|max|p\d\d)\b", re.MULTILINE)
+BARS = re.compile(r"[|│┃]")
 UNIT = re.compile(r"\s*\(([^)]*)\)\s*$")
 
 
@@ -99,7 +99,7 @@ def _read_tables(text: str, file: str) -> Iterator[ServingResult]:
 def _cells(line: str) -> list[str]:
     """Returns the cells of a line: between bars, else between commas."""
     if BARS.search(line):
-        return BARS.split(line.strip().strip("|│┃").strip())
+        return [cell.strip() for cell in BARS.split(line.strip().strip("|│┃"))]
     return [cell.strip() for cell in next(csv.reader([line]), [])] or [""]
 
 

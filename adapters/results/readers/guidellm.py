@@ -14,7 +14,7 @@ LATENCIES = {
     "inter_token_latency_ms": ("itl", 1e-3),
     "request_latency": ("e2e", 1.0),
 }
-BENCHMARKS = re.compile(r'^\s*"?benchmarks"?\s*:|"benchmarks"\s*:', re.MULTILINE)
+BENCHMARKS = re.compile(r'^"?benchmarks"?\s*:|"benchmarks"\s*:', re.MULTILINE)
 MARKS = ("guidellm_version", "generative_benchmark", "run_stats", "scheduler_metrics", "requests_per_second")
 AT_ONE_TIME = {"synchronous": 1.0}
 """Requests at a time of strategies that are named after it."""

@@ -17,7 +17,7 @@ LATENCIES = {
 SUMMARY = re.compile(r'"load_summary"\s*:\s*\{')
 REPORT = ("latency", "time_to_first_token", "units")
 """Words of a report that has latencies."""
-VERSION = re.compile(r"""^\s*\{?\s*"?version"?\s*:\s*["']?0\.\d""", re.MULTILINE)
+VERSION = re.compile(r"""^[ \t]{0,9}\{?\s{0,9}"?version"?[ \t]*:[ \t]*["']?0\.\d""", re.MULTILINE)
 RATES = ("rate_qps", "qps", "qps_values", "request_rate", "rate")
 
 

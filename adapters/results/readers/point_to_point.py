@@ -14,6 +14,9 @@ DEVICE = re.compile(r"\bDevice\s*:\s*(?P<device>\S+)")
 GBYTES = {"Gb": 0.125, "GB": 1.0, "Mb": 0.125e-3, "MB": 1e-3, "MiB": 1.048576e-3, "GiB": 1.073741824}
 """GB in each unit."""
 ROW = re.compile(r"^\s*(?P<size>\d+)\s+(?P<rest>[\d.]+(?:\s+[\d.]+)*)\s*$")
+MAX_LINE = 400
+END = "#bytes #iterations BW peak[GB/sec] BW average[GB/sec]"
+"""A header after the last table, which ends it."""
 AVERAGE = {PERFTEST: 2, OSU: 0}
 """Place of the average among the numbers after the size."""
 
@@ -27,7 +30,10 @@ def _read(text: str, file: str) -> list[BandwidthResult]:
     results: list[BandwidthResult] = []
     title, device = "", ""
     scale, place, bandwidths = 0.0, 0, dict[int, float]()
-    for line in (*text.splitlines(), "#bytes #iterations BW peak[GB/sec] BW average[GB/sec]"):
+    for line in (
+        *(each[:MAX_LINE] for each in text.splitlines()),
+        "#bytes #iterations BW peak[GB/sec] BW average[GB/sec]",
+    ):
         if header := next((found for kind in AVERAGE if (found := kind.search(line))), None):
             if bandwidths:
                 operation = " ".join(filter(None, (title, device)))

@@ -8,7 +8,7 @@ from skewscope.adapters.results.result import ServingResult, read_load, to_count
 from skewscope.adapters.results.result_format import ResultFormat
 from skewscope.adapters.results.summaries import SECONDS, make_latency
 
-BANNER = re.compile(r"=+ *Serving Benchmark Result *=+")
+BANNER = "Serving Benchmark Result ="
 LATENCY = re.compile(
     r"(?P<stat>Mean|Median|Avg|Average|Std|Min|Max|P\d{1,2}(?:\.\d+)?) "
     r"(?P<latency>TTFT|TPOT|ITL|E2EL|E2E(?: Latency)?|Latency) \((?P<unit>ms|s)\)",
@@ -66,7 +66,7 @@ class _Table:
 
 
 def _recognise(text: str) -> bool:
-    return bool(BANNER.search(text)) or len({found["name"].lower() for found in _lines(text)}) >= MIN_LINES
+    return BANNER in text or len({found["name"].lower() for found in _lines(text)}) >= MIN_LINES
 
 
 def _lines(text: str) -> Iterator[re.Match[str]]:
