@@ -78,6 +78,10 @@ class AdditionHints:
 
 
 NO_HINTS = AdditionHints()
+AGENT = "skewscope_agent"
+"""The exporter that runs on DPUs."""
+NETWORK_SIGNALS = ("wire.", "port.", "rdma.", "cc.", "dpu.", "nccl.")
+"""How signals begin that are of the network, where DPUs are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +241,8 @@ def choose_first_addition(
         hints: where they are from, and what a diagnosis of them left open.
     """
     present = present_exporters(catalogue, signals, hints.exporters)
+    # Who has the log of a job or an engine alone has no DPU to ask.
+    has_network = AGENT in present or any(name.startswith(NETWORK_SIGNALS) for name in signals)
     known = {unlock.signal: unlock for unlock in found.unlocks}
     missing = [name for name in hints.decides if name not in signals and name in catalogue.signals]
     decisive = [replace(known.get(name, MissingSignal(name, (), 0)), decides=True) for name in missing]
@@ -244,6 +250,7 @@ def choose_first_addition(
     for unlocks in (decisive, _rank_open(found, hints.conditions), fitting, found.unlocks):
         ways = [(each, find_signal_source(catalogue.signals[each.signal], present)) for each in unlocks]
         usable = [FirstAddition(each, way) for each, way in ways if way is not None and way.setting]
+        usable = [each for each in usable if has_network or each.source.exporter != AGENT]
         near = [each for each in usable if each.source.exporter in present]
         if usable:
             return (near or usable)[0]

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
-from skewscope.adapters.mapping.column_names import find_signal, is_needless, split_name
+from skewscope.adapters.mapping.column_names import convert_unit, find_signal, is_needless, split_name
 from skewscope.adapters.mapping.names import build_index
 from skewscope.kb.model import Catalogue
 
@@ -20,7 +20,7 @@ class NearestMetric:
     """An index of the known names by their words."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._metrics = {signal.id: signal.metric for signal in catalogue.signals.values()}
+        self._signals = catalogue.signals
         self._names: dict[str, list[str]] = defaultdict(list)
         self._origins = build_index(catalogue)
         for name in _distinct_names(self._origins):
@@ -33,11 +33,14 @@ class NearestMetric:
         return origins[0].signal if origins else ""
 
     def find(self, name: str) -> str:
-        """Returns the nearest known name, '' where none is near or the name says nothing of a fault."""
+        """Returns the nearest known name of the same unit and type; '' for none, and for what says nothing of a fault.
+
+        Likeness alone is no ground: a size in bytes is no share of a size.
+        """
         if is_needless(name):
             return ""
         if signal := find_signal(split_name(name)):
-            return self._metrics[signal]
+            return self._signals[signal].metric
         shared: Counter[str] = Counter()
         for word in _words(name[:200]):
             holders = self._names.get(word, [])
@@ -45,10 +48,23 @@ class NearestMetric:
                 # A rare word says more than a frequent one.
                 shared[holder] += 1_000_000 // len(holders)
         best = max(
-            ((_ratio(name, other), other) for other, _ in sorted(shared.items(), key=_by_weight)[:MAX_COMPARED]),
+            (
+                (_ratio(name, other), other)
+                for other, _ in sorted(shared.items(), key=_by_weight)[:MAX_COMPARED]
+                if self._fits(name, other)
+            ),
             default=(0.0, ""),
         )
         return best[1] if best[0] >= MIN_RATIO else ""
+
+    def _fits(self, name: str, other: str) -> bool:
+        """Returns whether two names say the same unit and type: that of the known one's signal, where its name does."""
+        given, wanted = split_name(name.removesuffix("_total")).unit, split_name(other.removesuffix("_total")).unit
+        signal = self._signals[self._origins[other][0].signal]
+        is_total = name.endswith("_total")
+        if is_total != other.endswith("_total") and is_total != (signal.type == "counter"):
+            return False
+        return given == wanted or (bool(given) and convert_unit(given, signal.unit) is not None)
 
 
 def _distinct_names(names: Iterable[str]) -> list[str]:

@@ -30,7 +30,7 @@ from skewscope.adapters.inputs.recording import (
 )
 from skewscope.adapters.inputs.series_scan import SeriesScan, scan_inputs
 from skewscope.adapters.inputs.written_times import keep_written_times
-from skewscope.adapters.mapping.column_names import is_needless, mapping_line
+from skewscope.adapters.mapping.column_names import is_needless
 from skewscope.adapters.mapping.name_mapping import NameMapping
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.engine.engine import TICK_S
@@ -221,9 +221,7 @@ def _check_found(draft: TopologyDraft, paths: Sequence[Path], scan: SeriesScan, 
         raise InputError([Problem(where, 0, "", found, f"one of the labels {', '.join(PLACING_LABELS)}", hint)])
     names = [name for name, _ in unknown.most_common() if not is_needless(name)] or sorted(unknown)
     found = f"no metric that is known, but {len(names)} others ({join_names(names, 3)})" if unknown else "no series"
-    line = f", with lines such as {mapping_line(names[0], 'SIGNAL')}" if names else ""
-    hint = join_notes(*_explanations(recording)) or f"--mapping FILE maps your names{line}"
-    hint += ": docs/mapping.md shows how."
+    hint = f"{join_notes(*_explanations(recording)) or '--mapping FILE maps your names'}: docs/mapping.md shows how."
     raise InputError([Problem(where, 0, "", found, "metrics of exporters that the catalogue lists", hint)])
 
 

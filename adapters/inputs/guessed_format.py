@@ -294,8 +294,7 @@ def _make_guess(template: Template, roles: Sequence[Role], place: str) -> Guess 
     named = [f"{_shown_name(template.columns[role.place])} = {role.text}" for role in ordered]
     example = template.lines[0].strip()
     what = (
-        f"no format is known for it; guessed from {template.count} lines such as `{_cut(example)}` is "
-        f"{', '.join(named)}"
+        f"no format is known for it; guessed from {template.count} lines such as `{_cut(example)}`: {', '.join(named)}"
     )
     made = Format(
         id=GUESSED_ID,

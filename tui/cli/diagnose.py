@@ -358,7 +358,7 @@ def _print_answer(title: str, draft: "DraftRecording", outcome: "ReplayResult", 
     assumed = [part for each in notes for part in wrap(each, min(columns, 110), 2)]
     added = [part for each in _addition_lines(draft, outcome) for part in wrap(each, min(columns, 110), 2)]
     report = report_lines(title, outcome, names, columns, why=why)
-    print_lines([*assumed, *([()] if assumed else []), *report, *([()] if added else []), *added])
+    print_lines([*report, *([()] if assumed else []), *assumed, *([()] if added else []), *added])
 
 
 def _pace_lines(outcome: "ReplayResult") -> Iterator[Line]:
@@ -444,6 +444,6 @@ def _assumption_lines(draft: "DraftRecording", *, why: bool) -> Iterator[Line]:
     have = "1 metric has a name that is" if len(unknown) == 1 else f"{len(unknown)} metrics have names that are"
     # What the words of a name mean has its line, with its unit, in the warning of the input.
     plain = [name for name in ([name for name, _ in shown] or named) if not find_signal(split_name(name))]
-    lines = [mapping_line(name, nearest.find_signal(name) or "SIGNAL") for name in plain[:1]]
-    example = f", with lines such as {lines[0]}" if lines else ""
+    lines = [mapping_line(name, signal) for name in plain if (signal := nearest.find_signal(name))]
+    example = f", with lines such as {lines[0]}" if lines else " (docs/mapping.md)"
     yield line(f"{have} not known: {close}. --mapping FILE maps such names{example}.")

@@ -1,5 +1,6 @@
 """The report of a recording as text for a terminal, a pipe or a file. Pure."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ MAX_UNJUDGED = 3
 """Signals that could not be judged and are named."""
 MAX_UNUSED = 3
 """Metrics that the summary names for a reason."""
+PARTIAL = re.compile(r"No [\w ]+ from (?!any of )")
+"""Begin of a sentence on a source of which a part is missing."""
 MAX_DESCRIBED = 10
 """Incidents that the short report describes; its table has all."""
 MAX_TIMES = 6
@@ -166,14 +169,25 @@ def missing_lines(outcome: "ReplayResult", columns: int, *, why: bool = False) -
     """Returns missing data and unusable series, one line a source; `why` adds their names and the sources."""
     last = outcome.snapshots[-1] if outcome.snapshots else None
     unused = unused_sentences(outcome.unmapped) if why else unused_summary(outcome.unmapped)
+    told = last.missing if last else ()
     sentences = [
-        *(last.missing if last else ()),
+        *(told if why else _missing_summary(told)),
         *_silent_sentences(last),
         *outcome.warnings,
         *unused,
         *([COVERAGE_HINT] if why else []),
     ]
     return missing_data_lines(sentences, last.sources if last and why else (), columns)
+
+
+def _missing_summary(sentences: Sequence[str]) -> list[str]:
+    """Returns what a part of a source lacks, and one line for all telemetry that is not there at all."""
+    partial = [text for text in sentences if PARTIAL.match(text)]
+    whole = len(sentences) - len(partial)
+    if whole < 2:
+        return list(sentences)
+    kinds = units.format_count(whole, "kind")
+    return [*partial, f"{kinds} of telemetry are not there or lack signals; --why lists them, and what they would show"]
 
 
 def _silent_sentences(last: "Snapshot | None") -> Iterator[str]:
