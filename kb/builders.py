@@ -148,7 +148,7 @@ def build_event(data: RawEntry, file: str) -> Event:
     """Builds an event, and those of its codes."""
     event = Event(
         **_scalar_fields(data, "id name what entity severity first basis place symptom called unlisted"),
-        **_list_fields(data, "patterns samples others code unless"),
+        **_list_fields(data, "patterns samples others code unless despite"),
         fields=_build_fields(data.get("fields")),
         signs=_build_all(data.get("signs"), EventSign),
         codes=tuple(_build_codes(item) for item in data.get("codes", ())),

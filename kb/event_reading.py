@@ -17,6 +17,8 @@ class FoundEvent(NamedTuple):
     labels: Mapping[str, str]
     is_retraction: bool = False
     """Whether the line says that the event means nothing at its place."""
+    voids: bool = False
+    """Whether it says so of such lines."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class EventMatcher:
     event: Event
     patterns: tuple[LinePattern, ...]
     unless: tuple[LinePattern, ...]
+    despite: tuple[LinePattern, ...]
 
     @classmethod
     def of(cls, event: Event) -> "EventMatcher":
@@ -34,20 +37,22 @@ class EventMatcher:
         Raises:
             PatternError: one is not well formed, or has a field that is not described.
         """
-        return cls(event, compile_event(event), compile_unless(event))
+        return cls(event, compile_event(event), *compile_unless(event))
 
     def find(self, text: str) -> FoundEvent | None:
         """Returns what a line is of the event: itself, one of its codes, what retracts it, or None."""
         if (fields := _first_match(self.patterns, text)) is not None:
             variant = _variant(self.event, fields)
             return FoundEvent(variant, _labels(self.event, fields)) if variant is not None else None
-        fields = _first_match(self.unless, text)
-        return None if fields is None else FoundEvent(self.event, _labels(self.event, fields), is_retraction=True)
+        if (fields := _first_match(self.unless, text)) is not None:
+            return FoundEvent(self.event, _labels(self.event, fields), is_retraction=True)
+        fields = _first_match(self.despite, text)
+        return None if fields is None else FoundEvent(self.event, {}, is_retraction=True, voids=True)
 
     @property
     def words(self) -> set[str]:
         """Expressions of literal texts of which each line that matches has one."""
-        return {pattern.words for pattern in (*self.patterns, *self.unless)}
+        return {pattern.words for pattern in (*self.patterns, *self.unless, *self.despite)}
 
 
 @dataclass(frozen=True)

@@ -182,13 +182,13 @@ def compile_event(event: Event) -> tuple[LinePattern, ...]:
     return patterns
 
 
-def compile_unless(event: Event) -> tuple[LinePattern, ...]:
-    """Returns the patterns of the messages which say that an event means nothing.
+def compile_unless(event: Event) -> tuple[tuple[LinePattern, ...], tuple[LinePattern, ...]]:
+    """Returns the patterns of messages which say that an event means nothing, and of those which void these.
 
     Raises:
         PatternError: as of `compile_event`.
     """
-    return _compile_all(event, event.unless)
+    return _compile_all(event, event.unless), _compile_all(event, event.despite)
 
 
 def _compile_all(event: Event, texts: Iterable[str]) -> tuple[LinePattern, ...]:

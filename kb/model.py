@@ -472,7 +472,9 @@ class Event:
     unlisted: str = "reported"
     """Whether a message with another code is the event itself: reported or ignored."""
     unless: tuple[str, ...] = ()
-    """Messages of the same place which say that it means nothing."""
+    """Messages of the same place which say that it means nothing..."""
+    despite: tuple[str, ...] = ()
+    """...and messages which say that those do not count."""
     by_code: Mapping[str, "Event"] = field(default_factory=dict)
     """The event of each code."""
     file: str = ""

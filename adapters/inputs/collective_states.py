@@ -4,11 +4,12 @@ Several of them in a folder, as a log or a stack of each rank, are one input of 
 in all of them together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from skewscope.adapters.collectives.rank_state import RankState, judge_states
+from skewscope.adapters.collectives.ras_status import is_ras_status, list_ras_lines
 from skewscope.adapters.collectives.stack_dumps import StackDumps, is_stack_line
 from skewscope.adapters.collectives.state_lines import StateLines
 from skewscope.adapters.formats.log_envelope import unwrap_record
@@ -19,7 +20,7 @@ from skewscope.adapters.inputs.messages import MessageReader
 from skewscope.adapters.inputs.missing_ranks import list_missing
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import find_job
-from skewscope.kb.problems import NothingKnownError, Problem
+from skewscope.kb.problems import InputError, NothingKnownError, Problem
 
 SET_KIND = "rank-states"
 HEAD_LINES = 2000
@@ -38,6 +39,8 @@ class RankTexts:
 
 def recognise(head: bytes, _name: str) -> bool:
     """Returns whether the first bytes of a file have stacks of processes, or states of ranks."""
+    if is_ras_status(head):
+        return True
     lines = decode_head(head)[:HEAD_LINES]
     if sum(map(is_stack_line, lines)) >= MIN_STACK_LINES:
         return True
@@ -56,7 +59,7 @@ def add_text(found: RankTexts, file: BinaryIO, name: str, labels: Mapping[str, s
     times = LineTimes(labels, name, own_time(name))
     lines, stacks = StateLines(), StackDumps(name, own_time(name))
     messages = MessageReader(name, labels, times, finds_missing=False)
-    for number, text in read_lines(file, name):
+    for number, text in _lines(file, name):
         line = unwrap_record(text)
         lines.read_line(line, times.read(line))
         stacks.read_line(line)
@@ -64,6 +67,17 @@ def add_text(found: RankTexts, file: BinaryIO, name: str, labels: Mapping[str, s
     found.states += [*lines.states, *stacks.finish()]
     found.size = max(found.size, lines.size)
     found.messages += messages.series()
+
+
+def _lines(file: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
+    """Yields the lines of a text, or those that a status of RAS would have as text."""
+    lines = list(read_lines(file, name))
+    if lines and lines[0][1].startswith("{") and is_ras_status("".join(text for _, text in lines[:200]).encode()):
+        try:
+            lines = list(enumerate(list_ras_lines("\n".join(text for _, text in lines)), 1))
+        except ValueError as error:
+            raise InputError([Problem(name, 1, "", str(error), "the answer of `ncclras -f json`")]) from None
+    yield from lines
 
 
 def list_series(found: RankTexts, name: str, group: str) -> list[LabelledSeries]:

@@ -105,8 +105,10 @@ class MessageReader:
     def _valid(self) -> Iterator[tuple[dict[str, str], "_Message"]]:
         """Yields the messages with their places, without those that another one says mean nothing."""
         self._count_waiting()
+        void = {one.event.id for one in self._retracted if one.voids}
+        retracted = [one for one in self._retracted if one.event.id not in void]
         for (_, place), message in self._messages.items():
-            if not any(_retracts(one, message.event, dict(place)) for one in self._retracted):
+            if not any(_retracts(one, message.event, dict(place)) for one in retracted):
                 yield dict(place), message
 
     def series(self, note: str = "") -> list[LabelledSeries]:

@@ -1,5 +1,7 @@
 """Texts of several ranks, in one file or in a folder, that say who is missing in a collective."""
 
+import json
+
 import pytest
 
 from skewscope.adapters.inputs.draft_recording import draft_recording
@@ -42,6 +44,27 @@ def test_stacks_in_files_named_after_their_ranks(tmp_path):
     (incident,) = answer([tmp_path / "stacks"]).incidents
     assert (incident.condition, incident.name) == ("stopped-progress", "rank2")
     assert "load (data.py:12)" in incident.summary
+
+
+def ras(counts, missing=()):
+    def rank(number, **more):
+        return {"rank": number, "host": f"n{number // 2}", "nvml_dev": number % 2, "pid": 4000 + number, **more}
+
+    ranks = [rank(number, collective_counts={"AllReduce": count}) for number, count in enumerate(counts)]
+    communicator = {"hash": "0xab", "size": 4, "ranks": ranks, "missing_ranks": [rank(number) for number in missing]}
+    return json.dumps({"ras": {"timeouts_count": 0}, "communicators": [communicator]}, indent=2)
+
+
+def test_a_status_of_ras_as_json_names_ranks_out_of_step_and_missing_ones(tmp_path):
+    (path,) = write(tmp_path, {"ras.json": ras([64, 64, 64, 60])})
+    (incident,) = answer([path]).incidents
+    assert (incident.condition, incident.name) == ("reported-event", "rank3")
+    assert "AllReduce; most ranks 64" in incident.evidence[0].name
+    (path,) = write(tmp_path, {"missing.json": ras([64, 64, 64], missing=[3])})
+    assert [one.name for one in answer([path]).incidents] == ["n1"]
+    (path,) = write(tmp_path, {"healthy.json": ras([64, 64, 64, 64])})
+    with pytest.raises(NothingKnownError):
+        answer([path])
 
 
 def test_stacks_of_a_job_at_work_are_too_little_to_judge(tmp_path):

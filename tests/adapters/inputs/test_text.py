@@ -55,7 +55,11 @@ def reported(line):
     return [one.event for one in known_events().find(line) if one.event.is_reported and not one.is_retraction]
 
 
-SAMPLED = [one for one in EVENTS if names_its_place(one) and reported(one.samples[0])]
+SAMPLED = [
+    one
+    for one in EVENTS
+    if names_its_place(one) and reported(one.samples[0]) and one.id != "collectives-differ"  # said in our own words
+]
 
 
 @pytest.mark.parametrize("event", SAMPLED[::6], ids=[one.id for one in SAMPLED[::6]])
@@ -140,6 +144,11 @@ RETRACTED = {
 def test_a_message_that_another_one_says_means_nothing_is_no_finding(text, tmp_path):
     with pytest.raises(NothingKnownError):
         answer(tmp_path, text)
+
+
+def test_a_communicator_within_a_node_says_nothing_of_one_over_several(tmp_path):
+    text = RETRACTED["TCP within one node"] + f"{INFO}comm 0x66 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0\n"
+    assert [one.condition for one in answer(tmp_path, text).incidents] == ["reported-event"]
 
 
 def test_a_file_server_that_answers_again_says_nothing_of_another_one(tmp_path):
