@@ -18,6 +18,7 @@ from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.deviation import MOVING, PAST, PEERS, START, Deviation, DeviationKey
 from skewscope.engine.symptoms.errors import ErrorBursts
 from skewscope.engine.symptoms.events import EventReports
+from skewscope.engine.symptoms.growing_steps import GrowingSteps
 from skewscope.engine.symptoms.idle_paths import IdlePaths
 from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
 from skewscope.engine.symptoms.limits import Limits
@@ -80,6 +81,7 @@ class SymptomDetector:
         self.limits = Limits(self.cells)
         self.capacities = LoadedCapacity(self.cells)
         self.falls = CapacityFalls(self.cells)
+        self.growth = GrowingSteps(self.cells)
         self.paths = IdlePaths(self.cells)
         links = find_parallel_links(self.topology)
         self.links = UnevenLinks(self.cells, links) if links else None
@@ -146,6 +148,7 @@ class SymptomDetector:
             self.limits.step(new)
             self.capacities.step(new)
             self.falls.step(new)
+            self.growth.step(new)
             self.stalls.step(new, self.shifts)
         self.deviations = {deviation.key: deviation for deviation in self._active()}
 
@@ -200,7 +203,7 @@ class SymptomDetector:
             np.flatnonzero(one >= 0) for one in (self._ties.given, self._load_series, self._pool, self._load_pool)
         )
         parts = (self.progress, self.steps, self.errors, self.states, self.paths, self.requests, self.silences)
-        for part in (*parts, self.events):
+        for part in (*parts, self.events, self.growth):
             part.grow()
         self.limits.grow(self._ties)
         self.capacities.grow(self._ties)
@@ -317,6 +320,7 @@ class SymptomDetector:
     # --- deviations
 
     def _active(self) -> Iterator[Deviation]:
+        yield from self.growth.deviations()
         yield from self.falls.deviations()
         yield from self._past_deviations()
         yield from self._peer_deviations()

@@ -11,6 +11,7 @@ from skewscope.engine.model.transfer import EntityPlaces, Places, copy_fields, c
 from skewscope.engine.symptoms.capacity_falls import ARRAYS as FALLS
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.detector import SymptomDetector
+from skewscope.engine.symptoms.growing_steps import ARRAYS as GROWTH
 from skewscope.engine.symptoms.levels import KEPT, SPARSE, LevelShifts
 from skewscope.engine.symptoms.limits import ARRAYS as LIMITS
 from skewscope.engine.symptoms.loaded_capacity import ARRAYS as CAPACITIES
@@ -34,6 +35,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "limits": LIMITS,
     "capacities": CAPACITIES,
     "falls": FALLS,
+    "growth": GROWTH,
     "paths": ("_run", "_little", "_is_idle", "_is_little", "_since", "_before", "_little_since"),
 }
 """Arrays of the parts of a detector that judge some of the cells, [cell that it judges]."""

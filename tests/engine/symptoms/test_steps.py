@@ -260,3 +260,27 @@ def test_a_job_is_alone_beside_those_of_which_nothing_has_come_yet():
     for n in range(40):
         world.tick({other: 1.0 + 0.001 * (n % 5)})
     assert all(one.name == "A" for one in world.incidents())
+
+
+def slow_growth(steps, factor):
+    world, time = SymptomWorld(), 2.0
+    for n in range(steps):
+        time = factor(n, time)
+        world.tick({STEP: time}, pause=time)
+    return [(one.condition, one.name) for one in world.incidents()]
+
+
+@pytest.mark.parametrize(
+    ("steps", "factor", "told"),
+    [
+        (12, lambda _, time: time + 0.25, True),
+        (11, lambda _, time: time + 0.25, False),
+        # As much as healthy steps differ, however even its growth.
+        (30, lambda _, time: time * 1.0005, False),
+        # A length that is drawn anew each time, and one that grows in stages.
+        (60, lambda n, _: 2.0 + (n * 7919 % 41) / 40, False),
+        (60, lambda n, _: 2.0 + 0.1 * (n // 30), False),
+    ],
+)
+def test_steps_that_grow_one_after_another_are_told_from_the_first_one_on(steps, factor, told):
+    assert slow_growth(steps, factor) == ([("slow-steps", "A")] if told else [])
