@@ -40,9 +40,7 @@ class GrowingSteps:
         """Makes room for new cells."""
         cells = self.cells
         size, before = len(cells), len(self.at)
-        is_step = [
-            cells.signals[n].is_printed_time and cells.judgement(n).role == "time-per-work" for n in range(size)
-        ]
+        is_step = [cells.signals[n].is_printed_time and cells.judgement(n).role == "time-per-work" for n in range(size)]
         self.at = np.flatnonzero(is_step)
         self._place = np.full(size, -1, np.intp)
         self._place[self.at] = np.arange(len(self.at))

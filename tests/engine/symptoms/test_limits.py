@@ -161,3 +161,12 @@ def test_a_clock_that_comes_back_is_no_longer_lost():
     for n in range(90):
         world.tick({CLOCK: 700.0 if 30 <= n < 45 else 1410.0, BUSY: 30.0}, pause=5.0)
     assert [one.resolved_at is not None for one in world.incidents()] == [True]
+
+
+@pytest.mark.parametrize(("failed", "named"), [(1.5, ["new-errors"]), (0.2, [])])
+def test_failed_requests_are_judged_as_a_share_of_those_that_are_answered(failed, named):
+    world = SymptomWorld(fleet=pool_of_replicas(1))
+    answered, aborted = ("serve.success", "replica", "A"), ("serve.failure", "replica", "A")
+    for n in range(8):
+        world.tick({answered: 1000 + 10.0 * n, aborted: 500 + 10.0 * failed * n}, pause=10.0)
+    assert names(world) == named
