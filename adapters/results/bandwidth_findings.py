@@ -61,13 +61,14 @@ def find_slow_tables(results: Sequence[BandwidthResult]) -> Iterator[ResultFindi
     speeds = [each.bandwidths[size] for each in results]
     # Where most of several tables are slow, their best is what the hardware can do.
     usual = max(median(speeds), max(speeds) * (1 - LEAST)) if len(results) > MIN_TABLES else max(speeds)
-    slow = [each for each in results if each.bandwidths[size] < usual * (1 - limit_of(results, size))]
+    slow = [each for each in results if each.bandwidths[size] < usual * (1 - _limit_of(results, size))]
     if slow:
         good = [each for each in results if each not in slow]
-        yield from explain_slow(slow, good, [each.bandwidths[size] / usual for each in slow], usual)
+        reference = median(each.bandwidths[size] for each in good) if good else usual
+        yield from explain_slow(slow, good, [each.bandwidths[size] / reference for each in slow], reference)
 
 
-def limit_of(results: Sequence[BandwidthResult], size: int) -> float:
+def _limit_of(results: Sequence[BandwidthResult], size: int) -> float:
     """Returns by which share tables of the same nodes differ, at least `LEAST`."""
     spreads = [LEAST]
     for _, same in groupby(sorted(results, key=lambda each: each.nodes), key=lambda each: each.nodes):

@@ -17,7 +17,7 @@ from skewscope.adapters.results.result_finding import (
 from skewscope.adapters.results.serving_findings import QUEUE, find_queue
 from skewscope.kb.loader import catalogue
 
-WORSE, BETTER, ALIKE, UNCLEAR = "worse", "better", "alike", "unclear"
+WORSE, BETTER, ALIKE = "worse", "better", "alike"
 MIN_REPEATS = 2
 """Runs of a side from which on their spread says how much repeats vary."""
 NOUN = re.compile(r"\{(\w+?)s?\}")
@@ -40,7 +40,7 @@ class QuantityChange:
     limit: float
     """The ratio, above 1, up to which a difference is none."""
     verdict: str
-    """worse, better, alike, or unclear where nothing says how much it varies."""
+    """worse, better or alike."""
 
     @property
     def ratio(self) -> float:

@@ -31,7 +31,7 @@ def test_the_slow_node_of_several_pairs_is_where_the_incident_is(tmp_path):
     pairs = {"ab": ("a1", "b1", 460), "ac": ("a1", "c1", 457), "bc": ("b1", "c1", 462), "ad": ("a1", "d1", 240)}
     (incident,) = diagnose(tmp_path, **{name: bandwidth_table(each[:2], each[2]) for name, each in pairs.items()})
     assert (incident.condition, incident.kind, incident.name) == ("late-member", "node", "d1")
-    assert incident.summary == "Node d1 is slower than its peers: a1 and d1 reach 238 of 455 GB/s."
+    assert incident.summary == "Node d1 is slower than its peers: a1 and d1 reach 238 of 457 GB/s."
 
 
 def test_messages_of_nccl_beside_a_healthy_table_are_reported(tmp_path):
