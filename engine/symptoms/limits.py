@@ -4,6 +4,7 @@ A value of health or use has a nominal value. Losses and errors are a share of w
 their rates, of one by the sums since the counters began, which says less.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ SUMMED_ROLES = frozenset({"errors", "loss", "pressure"})
 SIBLING_KINDS = frozenset({"port", "gpu"})
 LIMITED_ROLES = frozenset({"health", "utilisation", "pressure"})
 """Roles of which the nominal value is a limit, and not the only good value."""
+NUMBERS = re.compile(r"\d+")
 ARRAYS = ("_since", "_value", "_allowed", "_was_good")
 
 
@@ -159,7 +161,10 @@ class Limits:
             yield Deviation(self.cells.signals[cells[0]], place, form, direction, since, now, usual, text)
 
     def _list_siblings(self) -> dict[tuple[str, str], list[int]]:
-        """Returns the cells of one reading that are compared with siblings, by signal and node."""
+        """Returns the cells of one reading that are compared with siblings, by signal and node.
+
+        Ports of one kind have names that differ in numbers only; a port of another kind is not as fast.
+        """
         cells = self.cells
         links: dict[tuple[str, str], list[int]] = defaultdict(list)
         for n, place in enumerate(cells.places):
@@ -167,7 +172,8 @@ class Limits:
                 judged = cells.judgement(n)
                 is_sum = judged.role in SUMMED_ROLES and cells.is_counter[n] and np.isnan(cells.value[n])
                 if is_sum or (judged.role == "capacity" and "siblings" in judged.against):
-                    links[cells.signals[n].id, place.name.partition("/")[0]].append(n)
+                    node, _, name = place.name.partition("/")
+                    links[cells.signals[n].id, f"{node}/{NUMBERS.sub('', name)}"].append(n)
         return links
 
     def _deviation(self, n: int, form: str, value: float, allowed: float) -> Deviation:

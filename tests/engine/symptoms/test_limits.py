@@ -170,3 +170,11 @@ def test_failed_requests_are_judged_as_a_share_of_those_that_are_answered(failed
     for n in range(8):
         world.tick({answered: 1000 + 10.0 * n, aborted: 500 + 10.0 * failed * n}, pause=10.0)
     assert names(world) == named
+
+
+@pytest.mark.parametrize(("slow", "named"), [("Hundred7", ["lost-capacity"]), ("Forty35", [])])
+def test_a_port_of_another_kind_is_no_sibling(slow, named):
+    ports = tuple(Port("n0", name, "east-west", 1e10) for name in (*(f"Hundred{n}" for n in range(6)), slow))
+    world = SymptomWorld(fleet=Topology((Node("n0", ports=ports),)))
+    world.tick({("port.speed", "port", f"n0/{port.name}"): 4e10 if port.name == slow else 1e11 for port in ports})
+    assert [one.condition for one in conclude(world)] == named
