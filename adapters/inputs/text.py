@@ -29,7 +29,7 @@ from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_n
 NUMBER_WEIGHT = 1000
 HEAD_LINES = 400
 """Lines by which the format of a file is chosen: the first ones, or so many after them."""
-MAX_PARTS = 50
+MAX_PARTS = 4
 """So often as many lines are looked at."""
 
 
