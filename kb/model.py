@@ -202,8 +202,8 @@ class Signal:
 
     @property
     def is_printed_time(self) -> bool:
-        """Returns whether it is the duration of a step that a job prints: each sample is one step."""
-        is_time = self.judged is not None and self.judged.role == "time-per-work" and self.unit == "s"
+        """Returns whether it is the duration of a step, or of a part, that a job prints: each sample is one step."""
+        is_time = self.judged is not None and self.judged.role in ("time-per-work", "wait") and self.unit == "s"
         # What is measured on the wire has a sample each second.
         return is_time and set(self.vantage) == {"host"}
 

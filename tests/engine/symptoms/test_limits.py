@@ -178,3 +178,11 @@ def test_a_port_of_another_kind_is_no_sibling(slow, named):
     world = SymptomWorld(fleet=Topology((Node("n0", ports=ports),)))
     world.tick({("port.speed", "port", f"n0/{port.name}"): 4e10 if port.name == slow else 1e11 for port in ports})
     assert [one.condition for one in conclude(world)] == named
+
+
+@pytest.mark.parametrize(("later", "named"), [(2.6, ["long-waits"]), (0.35, [])])
+def test_equal_times_of_a_part_of_steps_are_one_of_each_step(later, named):
+    world = SymptomWorld()
+    for n in range(60):
+        world.tick({("step.comm_time", "rank", "A:n0"): later if n >= 30 else 0.35}, pause=6.0)
+    assert names(world) == named
