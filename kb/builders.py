@@ -136,7 +136,7 @@ def build_symptom(data: RawEntry, file: str) -> Symptom:
 def build_format(data: RawEntry, file: str) -> Format:
     """Builds a format."""
     return Format(
-        **_scalar_fields(data, "id name what tool versions place basis command"),
+        **_scalar_fields(data, "id name what tool versions place basis command kind exporter"),
         **_list_fields(data, "others"),
         lines=tuple(map(_build_line, data["lines"])),
         samples=tuple(FormatSample(sample["lines"], tuple(sample["gives"])) for sample in data["samples"]),
@@ -180,12 +180,13 @@ def _build_variant(event: Event, code: str, part: EventCodes) -> Event:
 
 
 def _build_line(item: RawEntry) -> FormatLine:
-    lists = {name: tuple(item.get(name, ())) for name in ("table", "unless")}
+    lists = {name: tuple(item.get(name, ())) for name in ("table", "unless", "parts")}
     return FormatLine(**{**item, **lists, "fields": _build_fields(item.get("fields"))})
 
 
 def _build_fields(items: RawEntry | None) -> Mapping[str, FormatField]:
-    return MappingProxyType({name: FormatField(**item) for name, item in (items or {}).items()})
+    fields = {name: FormatField(**{**item, "of": tuple(item.get("of", ()))}) for name, item in (items or {}).items()}
+    return MappingProxyType(fields)
 
 
 BUILDERS: Mapping[str, Callable[[RawEntry, str], EntryValue]] = {

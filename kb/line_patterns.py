@@ -1,14 +1,15 @@
 """Patterns of lines: literal text with fields in angle brackets, compiled to regular expressions.
 
 `Running: <running> reqs{, Waiting: <waiting> reqs}` matches a line that contains this text; what stands in braces may
-be missing, `...` passes over anything, blanks match any number of blanks. A doubled brace or bracket is one of the
-text.
+be missing, `...` passes over anything, blanks match any number of blanks, a double quote matches a single one as well,
+blanks before a number do not matter.
+A doubled brace or bracket is one of the text.
 A field is a word, or a number where the format says what it measures. No repetition is nested, so the time of a match
 grows with the square of a line's length at most, and lines are cut to `MAX_COLUMNS`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,18 +23,39 @@ SHAPES: Mapping[str, str] = {
     "text": r"\S.{0,400}?",
     "hex": r"(?:0[xX])?[0-9a-fA-F]{1,32}",
     "pci": r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?",
+    "duration": (
+        r"(?:(?:\d{1,6} days?, )?(?:\d{1,6}:)?\d{1,6}:\d\d(?:\.\d{1,9})?"
+        r"|(?:\d{1,6}d ?)?(?:\d{1,6}h ?)?(?:\d{1,6}m ?)?\d{1,6}(?:\.\d{1,9})?s|(?:\d{1,6}d ?)?(?:\d{1,6}h ?)?\d{1,6}m"
+        r"|(?:\d{1,6}d ?)?\d{1,6}h|\d{1,6}d)"
+    ),
 }
 """What a field may match, by the name of its shape."""
+DURATION_PARTS = (
+    re.compile(
+        r"(?:(?P<days>\d{1,6}) days?, )?(?:(?P<hours>\d{1,6}):)?(?P<minutes>\d{1,6}):(?P<seconds>\d\d(?:\.\d{1,9})?)"
+    ),
+    re.compile(
+        r"(?:(?P<days>\d{1,6})d ?)?(?:(?P<hours>\d{1,6})h ?)?(?:(?P<minutes>\d{1,6})m ?)?"
+        r"(?:(?P<seconds>\d{1,6}(?:\.\d{1,9})?)s)?"
+    ),
+)
+"""`1 day, 2:03:04` and `1d 2h 3m 4s`."""
+SECONDS_OF = {"days": 86_400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 POD_ENDING = re.compile(r"(?:-[0-9a-f]{6,10})?-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|\d{1,4}|[a-z0-9]{5})$")
 """What Kubernetes appends to the name of a Deployment, a StatefulSet or another owner for each of its pods."""
 ANYTHING = r".{0,1000}?"
 BLANK = "\n"
 """Stands for any number of blanks between literal texts; no line has one."""
+PADDING = r" {0,20}"
 TOKEN = re.compile(
     r"(?P<double><<|>>|\{\{|\}\})|<(?P<field>[a-z][a-z0-9_]*)>|(?P<open>\{)|(?P<close>\})|(?P<any>\.\.\.)|(?P<blank>\s+)"
+    r"|(?P<quote>\")"
 )
 MIN_MARK = 3
 """Characters of the literal text by which lines are passed over before they are matched."""
+
+Shapes = tuple[tuple[str, str], ...]
+"""Name of a field and name of its shape."""
 
 
 class PatternError(ValueError):
@@ -50,17 +72,66 @@ class LinePattern:
     fields: tuple[str, ...]
     words: str = ""
     """An expression of the longest literal text, blanks included, that each matching line contains."""
+    lead: str = ""
+    """Literal text with which each match begins; '' where there is too little of it."""
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Returns the match of a line, None where it does not match."""
+        if self.mark not in text:
+            return None
+        if not self.lead:
+            return self.expression.search(text, 0, MAX_COLUMNS)
+        # To look for text is much faster than to look for an expression.
+        begin = text.find(self.lead, 0, MAX_COLUMNS)
+        while begin >= 0:
+            if match := self.expression.match(text, begin, MAX_COLUMNS):
+                return match
+            begin = text.find(self.lead, begin + 1, MAX_COLUMNS)
+        return None
 
     def find(self, text: str) -> dict[str, str] | None:
         """Returns the texts of the fields that a line has, by name; None where the line does not match."""
-        if self.mark not in text:
-            return None
-        match = self.expression.search(text[:MAX_COLUMNS])
+        match = self.search(text)
         return None if match is None else {name: part for name, part in match.groupdict().items() if part is not None}
 
 
+class PartPatterns:
+    """Patterns of which a line may have any, each once, in any order."""
+
+    def __init__(self, texts: Sequence[str], shapes: Shapes) -> None:
+        """Compiles the patterns.
+
+        Raises:
+            PatternError: one is not well formed, or two have the same field.
+        """
+        self._patterns = [compile_pattern(text, shapes) for text in texts]
+        self.fields = tuple(name for pattern in self._patterns for name in pattern.fields)
+        if len(set(self.fields)) < len(self.fields):
+            raise PatternError("a field in two `parts`, one was expected")
+
+    def find(self, text: str) -> dict[str, str]:
+        """Returns the texts of the fields that a line has, by name: of each part where it stands first."""
+        found: dict[str, str] = {}
+        for pattern in self._patterns:
+            if match := pattern.search(text):
+                found |= {name: part for name, part in match.groupdict().items() if part is not None}
+        return found
+
+
+def parse_duration(text: str) -> float:
+    """Returns the seconds of a text such as `1 day, 2:03:04`, `03:20` or `1h 2m 3s`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = next(filter(None, (pattern.fullmatch(text) for pattern in DURATION_PARTS)), None)
+    if match is None or not text:
+        raise ValueError(f"{text!r:.40} is no duration")
+    return sum(float(part) * SECONDS_OF[name] for name, part in match.groupdict().items() if part)
+
+
 @lru_cache(4096)
-def compile_pattern(text: str, shapes: tuple[tuple[str, str], ...] = (), *, whole: bool = False) -> LinePattern:
+def compile_pattern(text: str, shapes: Shapes = (), *, whole: bool = False) -> LinePattern:
     """Compiles the pattern of a line.
 
     Args:
@@ -84,7 +155,10 @@ def compile_pattern(text: str, shapes: tuple[tuple[str, str], ...] = (), *, whol
             if name in fields:
                 raise PatternError(f"the field <{name}> stands twice, once was expected")
             fields.append(name)
-            parts.append(f"(?P<{name}>{SHAPES[known.get(name, 'word')]})")
+            shape = known.get(name, "word")
+            # Programs pad numbers to a width.
+            padding = PADDING if shape == "number" and token.start() else ""
+            parts.append(f"{padding}(?P<{name}>{SHAPES[shape]})")
         elif token["double"]:
             parts.append(re.escape(token["double"][0]))
             literals[-1] += token["double"][0] if not depth else ""
@@ -96,7 +170,7 @@ def compile_pattern(text: str, shapes: tuple[tuple[str, str], ...] = (), *, whol
                 raise PatternError("braces inside braces, or one without its other end")
             parts.append("(?:" if token["open"] else ")?")
         else:
-            parts.append(ANYTHING if token["any"] else r"\s+")
+            parts.append(ANYTHING if token["any"] else "[\"']" if token["quote"] else r"\s+")
         literals.append("")
         if token["blank"] and not depth:
             runs[-1].append(BLANK)
@@ -111,10 +185,11 @@ def compile_pattern(text: str, shapes: tuple[tuple[str, str], ...] = (), *, whol
     body = "".join(parts)
     if not any(part.strip() for part in (*literals, *fields)):
         raise PatternError("no text and no field")
-    mark = max(literals, key=len)
+    mark, lead = max(literals, key=len), literals[0]
     expression = re.compile(rf"^\s*{body}\s*$" if whole else _bounded(text, body))
     words = _words(max(runs, key=lambda run: len("".join(run).strip())))
-    return LinePattern(expression, mark if len(mark) >= MIN_MARK else "", tuple(fields), words)
+    lead = lead if len(lead) >= MIN_MARK and not whole else ""
+    return LinePattern(expression, mark if len(mark) >= MIN_MARK else "", tuple(fields), words, lead)
 
 
 def _words(run: list[str]) -> str:
@@ -126,5 +201,5 @@ def _words(run: list[str]) -> str:
 def _bounded(text: str, body: str) -> str:
     """Returns an expression that does not begin or end inside a word."""
     begin = r"(?<![\w.])" if text[:1].isalnum() or text[:1] == "<" else ""
-    end = r"(?![\w])" if text[-1:].isalnum() or text[-1:] == ">" else ""
+    end = r"(?!\w|\.\d)" if text[-1:] == ">" else r"(?!\w)" if text[-1:].isalnum() else ""
     return f"{begin}{body}{end}"

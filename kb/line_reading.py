@@ -5,34 +5,61 @@ A line counts for each of the format's lines that it matches. Labels of a line t
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from skewscope.kb.line_patterns import POD_ENDING, SHAPES, LinePattern, PatternError, compile_pattern
+from skewscope.kb.line_patterns import (
+    MAX_COLUMNS,
+    POD_ENDING,
+    SHAPES,
+    LinePattern,
+    PartPatterns,
+    PatternError,
+    Shapes,
+    compile_pattern,
+    parse_duration,
+)
 from skewscope.kb.model import Event, Format, FormatField, FormatLine, Signal
 from skewscope.kb.table_rows import TablePattern
 from skewscope.kb.units import parse_unit
 
-STEP_PARTS = {"number": "", "duration": "s", "rate": "1/s", "samples": ""}
-"""Parts of a step, and the unit of each; '' for none."""
-
-
+STEP_PARTS = {
+    "number": "",
+    "epoch": "",
+    "length": "",
+    "total": "",
+    "duration": "s",
+    "mean": "s",
+    "window": "s",
+    "rate": "1/s",
+    "samples": "",
+    "elapsed": "s",
+    "remaining": "s",
+    "job_mean": "s",
+    "job_rate": "1/s",
+    "processed": "",
+    "throughput": "",
+}
+"""Parts of a step, and the unit of each; '' for none. `kb/schema/format.md` says what each means."""
+STEP_PREFIX = "step "
 QUANTITY = re.compile(r"(?P<number>[-+]?\d+(?:\.\d+)?) ?(?P<unit>[A-Za-z%/°]*)")
+NO_LABELS: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """One number of a line."""
 
     signal: str
     """Id of a signal, or `step` and the part of a step: `step number`."""
     value: float
     """In the signal's unit."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = NO_LABELS
     adds: bool = False
+    digit: float = 0.0
+    """What its last digit stands for, in the signal's unit; of parts of a step."""
 
 
-@dataclass(frozen=True, slots=True)
-class LineReadings:
+class LineReadings(NamedTuple):
     """What one line says."""
 
     readings: tuple[Reading, ...]
@@ -42,12 +69,57 @@ class LineReadings:
     """Kind and text of a time that the line names; None for none."""
     is_mark: bool = False
     """Whether it is a line by which the format is known though it has nothing to give."""
+    begin: int = 0
+    """Column at which the pattern begins."""
+    evaluation: str = ""
+    """during or end, of an evaluation; '' of anything else."""
+
+    def steps(self) -> dict[str, Reading]:
+        """Returns the parts of a step that the line has, by name."""
+        parts = (one for one in self.readings if one.signal.startswith(STEP_PREFIX))
+        return {one.signal.removeprefix(STEP_PREFIX): one for one in parts}
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A field that is measured."""
+
+    field: str
+    what: FormatField
+    signal: str
+    factor: float
+    unit: str
+    """Unit of the signal."""
+    unit_field: str
+    """The field that names its unit; '' for none."""
+    unit_words: Mapping[str, float | str]
+    """Units by the words that stand for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CompiledLine:
     line: FormatLine
     pattern: LinePattern | TablePattern
+    parts: PartPatterns | None
+    labels: tuple[tuple[str, FormatField], ...]
+    times: tuple[tuple[str, str], ...]
+    only: tuple[tuple[str, str], ...]
+    numbers: tuple[_Number, ...]
+
+    def find(self, text: str) -> tuple[dict[str, str], int] | None:
+        """Returns the texts of the fields by name, and the column at which the pattern begins; None for no match."""
+        begin = 0
+        if isinstance(self.pattern, TablePattern):
+            found = self.pattern.find(text)
+        else:
+            match = self.pattern.search(text)
+            found = None if match is None else {name: part for name, part in match.groupdict().items() if part}
+            begin = match.start() if match else 0
+        if found is None or any(word in text for word in self.line.unless):
+            return None
+        if self.parts:
+            found |= self.parts.find(text)
+        return None if any(found.get(name, only) != only for name, only in self.only) else (found, begin)
 
 
 class LineReader:
@@ -59,86 +131,175 @@ class LineReader:
         Raises:
             PatternError: a pattern, a unit or a signal's id is wrong.
         """
-        self._signals = signals
-        self._lines = [_CompiledLine(line, compile_line(line)) for line in one.lines]
-        self._factors = {
-            (id(line), name): unit_factor(what, signals) for line in one.lines for name, what in line.fields.items()
-        }
+        self._lines = [_compile(line, signals) for line in one.lines]
         self._held: dict[str, str] = {}
         self._section = ""
+        self._has_better = False
+        self._totals: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        self.counted = tuple(
+            sorted({what.signal for line in one.lines for what in line.fields.values() if what.counts})
+        )
+        """Signals that count since the file began."""
+
+    def restart(self) -> None:
+        """Forgets the lines that were read: the next one is the first of another file."""
+        self._held, self._section, self._has_better, self._totals = {}, "", False, {}
+        for one in self._lines:
+            if isinstance(one.pattern, TablePattern):
+                one.pattern.restart()
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Texts of which each line has one that counts; () where any line may count."""
+        marks = {one.pattern.mark for one in self._lines}
+        return tuple(sorted(marks)) if all(marks) else ()
 
     def matches(self, text: str) -> bool:
         """Returns whether a line has a number, a label or a section of the format, wherever it stands."""
-        return any(one.pattern.find(text) is not None for one in self._lines)
+        return any(one.find(text) is not None for one in self._lines)
 
     def read(self, text: str) -> Iterator[LineReadings]:
         """Yields what a line says, once for each of the format's lines that it matches."""
+        if len(text) > MAX_COLUMNS:
+            # No number is cut in two.
+            text = text[:MAX_COLUMNS].rpartition(" ")[0]
         for one in self._lines:
-            if one.line.within and one.line.within != self._section:
+            if one.pattern.mark not in text or (one.line.within and one.line.within != self._section):
                 continue
-            found = one.pattern.find(text)
-            if found is None or not _is_wanted(one.line, found) or any(word in text for word in one.line.unless):
+            found = one.find(text)
+            if found is None:
                 continue
+            if one.line.fallback and self._has_better:
+                continue
+            self._has_better = self._has_better or not one.line.fallback
             if one.line.section:
                 self._section = one.line.section
-            yield self._read_line(one.line, found)
+            yield self._read_line(one, *found)
 
-    def _read_line(self, line: FormatLine, found: Mapping[str, str]) -> LineReadings:
-        own, readings, time = {}, [], None
-        for name, what in line.fields.items():
-            text = found.get(name)
-            if text is None:
-                continue
-            if what.label:
-                own[what.label] = _label(what, text)
-            elif what.time:
-                time = what.time, text
-        labels = {**self._held, **own}
-        if line.holds:
-            self._held = labels
-        for name, what in line.fields.items():
-            if (what.signal or what.step) and (text := found.get(name)) is not None:
-                value = self._number(line, name, text, found)
-                if value is not None:
-                    readings.append(Reading(what.signal or f"step {what.step}", value, labels, what.adds))
-        gives = any(what.signal or what.step or what.time for what in line.fields.values())
-        is_mark = not (gives or line.section) or (bool(line.table) and not found)
-        return LineReadings(tuple(readings), labels, time, is_mark)
+    def total(self, signal: str, labels: Mapping[str, str]) -> float:
+        """Returns how often something was counted since the file began, at a place."""
+        return self._totals.get((signal, tuple(sorted(labels.items()))), 0.0)
 
-    def _number(self, line: FormatLine, name: str, text: str, found: Mapping[str, str]) -> float | None:
+    def _read_line(self, one: _CompiledLine, found: Mapping[str, str], begin: int) -> LineReadings:
+        labels = self._held
+        if one.labels:
+            own = _own_labels(one.labels, found)
+            labels = {**labels, **own}
+            if one.line.holds:
+                self._held = labels
+        time = next(((kind, found[name]) for name, kind in one.times if name in found), None)
+        numbers = (self._read_number(number, found, labels) for number in one.numbers if number.field in found)
+        readings = tuple(reading for reading in numbers if reading is not None)
+        gives = any(what.signal or what.step or what.time for what in one.line.fields.values())
+        is_mark = not (gives or one.line.section) or (bool(one.line.table) and not found)
+        return LineReadings(readings, labels, time, is_mark, begin, one.line.evaluation)
+
+    def _read_number(self, number: _Number, found: Mapping[str, str], labels: Mapping[str, str]) -> Reading | None:
         """Returns the number of a field in the signal's unit; None where it has none, as `N/A`."""
-        what = line.fields[name]
-        if text in what.words:
-            return float(what.words[text])
-        if what.suffixes:
-            return _read_quantity(what, text)
-        try:
-            number = float(int(text, 16)) if what.shape == "hex" else float(text.replace(",", ""))
-        except ValueError:
+        what, text = number.what, found[number.field]
+        value = _to_number(what, text) if text not in what.words else float(what.words[text])
+        factor = 1.0 if text in what.words or what.suffixes else number.factor
+        if value is None:
             return None
-        if what.complement:
-            number = what.complement - number
-        unit_field = next((field for field, one in line.fields.items() if one.unit_of == name), "")
-        if unit_field:
-            word = found.get(unit_field, "")
-            unit = line.fields[unit_field].words.get(word, word)
-            try:
-                return number * _factor(str(unit), self._unit_of(what))
-            except ValueError:
-                return None
-        return number * self._factors[id(line), name]
+        if number.unit_field in found:
+            factor = _unit_of_word(number, found)
+        elif what.of:
+            whole = sum(float(found[name].replace(",", "")) for name in what.of if name in found)
+            factor = 1.0 / whole if whole > 0 and all(name in found for name in what.of) else 0.0
+        if not factor:
+            return None
+        value *= factor
+        if what.counts:
+            key = number.signal, tuple(sorted(labels.items()))
+            value = self._totals[key] = self._totals.get(key, 0.0) + value
+        digit = factor * smallest_part(text) if what.step else 0.0
+        return Reading(number.signal, value, labels, what.adds, digit)
 
-    def _unit_of(self, what: FormatField) -> str:
-        return self._signals[what.signal].unit if what.signal else STEP_PARTS[what.step]
+
+def _own_labels(fields: tuple[tuple[str, FormatField], ...], found: Mapping[str, str]) -> dict[str, str]:
+    """Returns the labels of a line; fields of the same label are joined."""
+    own: dict[str, str] = {}
+    for name, what in fields:
+        if name in found:
+            text = _label_text(what, found[name])
+            own[what.label] = f"{own[what.label]}-{text}" if what.label in own else text
+    return own
 
 
-def compile_line(line: FormatLine) -> LinePattern | TablePattern:
-    """Returns the pattern of a line, with the shapes of its fields.
+def _label_text(what: FormatField, text: str) -> str:
+    """Returns the value of a label; of a number its digits, so that 000 and 0 are the same place."""
+    if what.shape == "owner":
+        text = POD_ENDING.sub("", text)
+    if text in what.words:
+        return str(what.words[text])
+    return str(int(text)) if what.shape == "number" and text.isdecimal() else text
+
+
+def _unit_of_word(number: _Number, found: Mapping[str, str]) -> float:
+    """Returns the factor of the unit that a line names; 0 where it is none."""
+    word = found.get(number.unit_field, "")
+    try:
+        return _factor(str(number.unit_words.get(word, word)), number.unit)
+    except ValueError:
+        return 0.0
+
+
+def _to_number(what: FormatField, text: str) -> float | None:
+    if what.suffixes:
+        match = QUANTITY.fullmatch(text)
+        factor = what.suffixes.get(match["unit"]) if match else None
+        return None if match is None or factor is None else float(match["number"]) * factor
+    try:
+        if what.shape == "hex":
+            return float(int(text, 16))
+        number = parse_duration(text) if what.shape == "duration" else float(text.replace(",", ""))
+    except ValueError:
+        return None
+    return what.complement - number if what.complement else number
+
+
+def smallest_part(number: str) -> float:
+    """Returns what the last digit of a decimal number stands for."""
+    whole, _, power = number.lower().partition("e")
+    digits = whole.rstrip("s").partition(".")[2]
+    return float(10.0 ** -len(digits)) * (10.0 ** int(power) if power.lstrip("+-").isdigit() else 1.0)
+
+
+def _compile(line: FormatLine, signals: Mapping[str, Signal]) -> _CompiledLine:
+    pattern, parts = compile_line(line)
+    fields = line.fields.items()
+    units = {what.unit_of: name for name, what in fields if what.unit_of}
+    numbers = (
+        _Number(
+            name,
+            what,
+            what.signal or STEP_PREFIX + what.step,
+            unit_factor(what, signals),
+            signals[what.signal].unit if what.signal else STEP_PARTS[what.step],
+            units.get(name, ""),
+            line.fields[units[name]].words if name in units else {},
+        )
+        for name, what in fields
+        if what.signal or what.step
+    )
+    return _CompiledLine(
+        line,
+        pattern,
+        parts,
+        tuple((name, what) for name, what in fields if what.label),
+        tuple((name, what.time) for name, what in fields if what.time),
+        tuple((name, what.only) for name, what in fields if what.only),
+        tuple(numbers),
+    )
+
+
+def compile_line(line: FormatLine) -> tuple[LinePattern | TablePattern, PartPatterns | None]:
+    """Returns the pattern of a line and those of its parts, with the shapes of its fields.
 
     Raises:
-        PatternError: it is not well formed, or has fields that are not described, or lacks described ones.
+        PatternError: one is not well formed, or has fields that are not described, or lacks described ones.
     """
-    shapes = tuple(sorted((name, _shape(what)) for name, what in line.fields.items()))
+    shapes = _shapes(line.fields)
     if bool(line.table) == bool(line.pattern):
         raise PatternError("a pattern and a table, or none of them")
     pattern = (
@@ -146,28 +307,15 @@ def compile_line(line: FormatLine) -> LinePattern | TablePattern:
         if line.table
         else compile_pattern(line.pattern, shapes, whole=line.whole)
     )
-    if unknown := set(pattern.fields) - line.fields.keys():
+    parts = PartPatterns(line.parts, shapes) if line.parts else None
+    names = {*pattern.fields, *(parts.fields if parts else ())}
+    if unknown := names - line.fields.keys():
         raise PatternError(f"the field <{min(unknown)}>, which `fields` does not describe")
-    if lacking := line.fields.keys() - set(pattern.fields):
+    if lacking := line.fields.keys() - names:
         raise PatternError(f"no field <{min(lacking)}>, which `fields` describes")
-    return pattern
-
-
-def _is_wanted(line: FormatLine, found: Mapping[str, str]) -> bool:
-    """Returns whether the fields with an `only` have that text."""
-    return all(found.get(name, what.only) == what.only for name, what in line.fields.items() if what.only)
-
-
-def _label(what: FormatField, text: str) -> str:
-    bare = POD_ENDING.sub("", text) if what.shape == "owner" else text
-    return str(what.words.get(bare, bare))
-
-
-def _read_quantity(what: FormatField, text: str) -> float | None:
-    """Returns a number with its unit behind it, such as 2100m; None where the unit is none of those that are known."""
-    match = QUANTITY.fullmatch(text)
-    factor = what.suffixes.get(match["unit"]) if match else None
-    return None if match is None or factor is None else float(match["number"]) * factor
+    if unknown := {name for what in line.fields.values() for name in what.of} - names:
+        raise PatternError(f"`of` names <{min(unknown)}>, which the line does not have")
+    return pattern, parts
 
 
 def compile_event(event: Event) -> tuple[LinePattern, ...]:
@@ -192,18 +340,21 @@ def compile_unless(event: Event) -> tuple[tuple[LinePattern, ...], tuple[LinePat
 
 
 def _compile_all(event: Event, texts: Iterable[str]) -> tuple[LinePattern, ...]:
-    shapes = tuple(sorted((name, _shape(what)) for name, what in event.fields.items()))
+    shapes = _shapes(event.fields)
     patterns = tuple(compile_pattern(text, shapes) for text in texts)
     if unknown := {name for pattern in patterns for name in pattern.fields} - event.fields.keys():
         raise PatternError(f"the field <{min(unknown)}>, which `fields` does not describe")
     return patterns
 
 
-def _shape(what: FormatField) -> str:
-    if what.shape or what.suffixes:
-        return what.shape or "quantity"
-    is_number = (what.signal or what.step) and not what.words
-    return "number" if is_number else "text" if what.time else "word"
+def _shapes(fields: Mapping[str, FormatField]) -> Shapes:
+    """Returns the shape of each field: as it says, else a number where it is measured, a word where it is not."""
+    found = {}
+    for name, what in fields.items():
+        is_number = (what.signal or what.step) and not what.words
+        own = what.shape or ("quantity" if what.suffixes else "")
+        found[name] = own or ("number" if is_number else "text" if what.time else "word")
+    return tuple(sorted(found.items()))
 
 
 def unit_factor(what: FormatField, signals: Mapping[str, Signal]) -> float:

@@ -348,7 +348,7 @@ class FormatField:
     label: str = ""
     """Label of the series of this line, and of those that follow where the line `holds`."""
     step: str = ""
-    """number, duration, rate, or samples of a step of a training job."""
+    """A part of a step of a training job; `line_reading.STEP_PARTS` has all."""
     time: str = ""
     """date (any date with a time), epoch (seconds since 1970), epoch-ms, or elapsed (seconds since the first)."""
     shape: str = ""
@@ -363,6 +363,10 @@ class FormatField:
     """Of a quantity: the factor of each unit that may stand behind the number, in the unit of the signal."""
     adds: bool = False
     """Whether several fields of one reading add up, as the bits of a mask do."""
+    counts: bool = False
+    """Whether the numbers of all lines add up: what happened since the file began."""
+    of: tuple[str, ...] = ()
+    """Fields of whose sum the number is a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +382,12 @@ class FormatLine:
     """Texts with which the line, or the header, is another one."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """The column of each field of a table; '' for the time of day before each row."""
+    parts: tuple[str, ...] = ()
+    """Patterns that the line may have anywhere, in any order."""
+    evaluation: str = ""
+    """during or end: the line is of an evaluation, and no step."""
+    fallback: bool = False
+    """Whether the line counts only as long as no other one of the format has come."""
     whole: bool = False
     """Whether the pattern stands for the whole line."""
     holds: bool = False
@@ -415,6 +425,10 @@ class Format:
     """Lines that look like it and are not."""
     command: str = ""
     """The command that writes such a file."""
+    kind: str = ""
+    """Kind of inputs of a recording that several formats share; '' for `text`."""
+    exporter: str = ""
+    """The exporter that delivers the same signals live."""
     file: str = ""
 
 

@@ -136,6 +136,10 @@ class TablePattern:
         self._has_row = False
         """Whether the newest header has a row: lines between them explain the columns."""
 
+    def restart(self) -> None:
+        """Forgets the header of the table."""
+        self._header = None
+
     def find(self, text: str) -> dict[str, str] | None:
         """Returns the texts of the fields that a row has, nothing for a header; None for lines outside of the table."""
         if (header := find_header(text, self._needed, tuple(self._columns.values()))) is not None:

@@ -3,12 +3,15 @@
 import codecs
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import BinaryIO
 
 from skewscope.adapters.formats.bounds import LINES
 from skewscope.kb.problems import InputError, Problem
 
 STEP = 1 << 16
+BLOCK = 1 << 18
+"""Bytes that are looked at together."""
 MAX_LINE = 1 << 16
 """Bytes of a line that are read; the rest of a longer one is left out."""
 MAX_WHOLE_LINE = 1 << 24
@@ -38,6 +41,38 @@ def read_lines(stream: BinaryIO, file: str) -> Iterator[tuple[int, str]]:
             yield number, decode_line(held)
             number, held = number + 1, b""
         held = held[:MAX_LINE]
+    if held:
+        yield number, decode_line(held)
+
+
+def read_block_lines(stream: BinaryIO, file: str, head: bytes = b"") -> Iterator[tuple[int, str]]:
+    """Yields (line number, text) of a log as `read_lines` does, faster.
+
+    Args:
+        stream: the log.
+        file: its name, for messages.
+        head: bytes that were read of the stream before.
+
+    Raises:
+        InputError: there are too many lines.
+    """
+    number, held, most = 1, b"", LINES.limit()
+    for more in chain([head], iter(lambda: stream.read(BLOCK), b"")):
+        block = held + more
+        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        if not end:
+            held = block[:MAX_LINE]
+            continue
+        *whole, rest = block[:end].replace(b"\r\n", b"\n").split(b"\n")
+        for line in whole:
+            for part in line.split(b"\r") if b"\r" in line else (line,):
+                yield number, decode_line(part)
+            number += 1
+        for part in rest.split(b"\r") if rest else ():
+            yield number, decode_line(part)
+        if number > most:
+            raise InputError([LINES.problem(file, hint=LINES_HINT)])
+        held = block[end:]
     if held:
         yield number, decode_line(held)
 

@@ -6,6 +6,7 @@ Where a stamp gives no zone it is taken as UTC, unless `utc_offset` says otherwi
 import datetime as dt
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from skewscope.kb.problems import InputError, Problem
 
@@ -70,11 +71,18 @@ def find_stamp(text: str, offset: float = 0.0) -> float | None:
 
 
 def _date_seconds(year: int, match: re.Match[str]) -> float | None:
-    hour, minute, second = (int(part) for part in match["clock"].split(":"))
+    clock, midnight = match["clock"], _midnight(year, match["month"], match["day"])
+    hour, minute, second = int(clock[:2]), int(clock[3:5]), int(clock[6:])
+    if midnight is None or hour > 23 or minute > 59 or second > 59:
+        return None
+    return midnight + hour * 3600.0 + minute * 60.0 + second
+
+
+@lru_cache(64)
+def _midnight(year: int, month: str, day: str) -> float | None:
+    """Returns the begin of a day in seconds since 1970; None where there is no such day."""
     try:
-        return dt.datetime(
-            year, int(match["month"]), int(match["day"]), hour, minute, second, tzinfo=dt.UTC
-        ).timestamp()
+        return dt.datetime(year, int(month), int(day), tzinfo=dt.UTC).timestamp()
     except ValueError:
         return None
 
@@ -95,6 +103,8 @@ class ShortDates:
         self.offset = parse_offset(labels, file)
         self.year = 0
         """0 where nothing says it."""
+        self.is_assumed = False
+        """Whether a time was given without it."""
         self._month = 0
         text, name = labels.get("year", ""), DATED_NAME.search(file.rpartition("/")[2])
         if text:
@@ -111,15 +121,18 @@ class ShortDates:
 
     def find(self, text: str) -> float | None:
         """Returns the first time of a line in seconds since 1970, also one without a year; None without any."""
-        if (full := find_stamp(text, self.offset)) is not None:
+        # The next line most often has a stamp of the same form.
+        match = SHORT_STAMP.search(text, 0, MAX_STAMP_COLUMN) if self._month else None
+        if match is None and (full := find_stamp(text, self.offset)) is not None:
+            self._month = 0
             return full
-        match = SHORT_STAMP.search(text, 0, MAX_STAMP_COLUMN)
+        match = match or SHORT_STAMP.search(text, 0, MAX_STAMP_COLUMN)
         if match is None:
             return None
         month = int(match["month"])
         if month == 1 and self._month == 12:
             self.year = (self.year or ASSUMED_YEAR) + 1
-        self._month = month
+        self._month, self.is_assumed = month, self.is_assumed or not self.year
         seconds = _date_seconds(self.year or ASSUMED_YEAR, match)
         return None if seconds is None else seconds - self.offset
 

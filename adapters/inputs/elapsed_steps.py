@@ -13,14 +13,11 @@ from typing import NamedTuple
 
 from skewscope.adapters.inputs.file_origin import join_notes
 from skewscope.adapters.inputs.monitor_rows import seconds_label
-from skewscope.adapters.inputs.training_steps import STEP_DURATION, LogLine, StepReader
+from skewscope.adapters.inputs.training_steps import NEW_VALUE, STEP_DURATION, LogLine, StepReader
 from skewscope.kb.problems import InputError, Problem
 
 MAX_DAMAGED = 0.01
 """Share of lines without their step or time that is left out with a note; with more, the file is no such log."""
-
-NEW_VALUE = 1e-9
-"""Part of itself by which a sample is made longer that equals the one before it."""
 
 
 class Progress(NamedTuple):

@@ -8,8 +8,9 @@ Labels of a series that is measured on a rank: `group` is the process group or c
 the group only: they help to find a rank or to draft a topology, and tell no two series apart.
 """
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -54,7 +55,7 @@ class SeriesCollector:
     file: str
     """Name for messages."""
     note: str = ""
-    _samples: dict[tuple[str, Labels], tuple[list[float], list[float]]] = field(default_factory=dict)
+    _samples: "dict[tuple[str, Labels], tuple[array[float], array[float]]]" = field(default_factory=dict)
     _count: int = 0
     _most: int = field(default_factory=SAMPLES.limit)
 
@@ -77,9 +78,14 @@ class SeriesCollector:
         if self._count > self._most:
             raise InputError([SAMPLES.problem(self.file, hint="Split it.")])
         key = metric, tuple(sorted((name, value) for name, value in labels.items() if value))
-        times, values = self._samples.setdefault(key, ([], []))
+        times, values = self._samples.setdefault(key, (array("d"), array("d")))
         times.append(time)
         values.append(value)
+
+    def newest(self, metric: str, labels: Mapping[str, str]) -> float | None:
+        """Returns the value of the newest sample of a series; None without one."""
+        _, values = self._samples.get((metric, tuple(sorted(labels.items()))), ((), ()))
+        return values[-1] if values else None
 
     def stretch(self, since: float, factor: float) -> None:
         """Moves the newest samples, those after `since` (seconds since 1970), to so many times the distance from it.
@@ -92,18 +98,24 @@ class SeriesCollector:
                     break
                 times[n] = since + factor * (times[n] - since)
 
-    def series(self) -> list[LabelledSeries]:
-        """Returns all series, in the order of metric and labels, with their samples in the order of time."""
+    def series(self, *, keeps_newest: bool = False) -> list[LabelledSeries]:
+        """Returns all series, in the order of metric and labels, with their samples in the order of time.
+
+        With `keeps_newest`, of several samples of one time the last one counts.
+        """
         return [
-            _sort_samples(metric, labels, times, values, self.note)
+            _sort_samples(LabelledSeries(metric, labels, np.array(times), np.array(values), self.note), keeps_newest)
             for (metric, labels), (times, values) in sorted(self._samples.items())
         ]
 
 
-def _sort_samples(metric: str, labels: Labels, times: list[float], values: list[float], note: str) -> LabelledSeries:
-    time = np.array(times, np.float64)
-    order = np.argsort(time, kind="stable")
-    return LabelledSeries(metric, labels, time[order], np.array(values, np.float64)[order], note)
+def _sort_samples(series: LabelledSeries, keeps_newest: bool) -> LabelledSeries:
+    order = np.argsort(series.times, kind="stable")
+    times, values = series.times[order], series.values[order]
+    if keeps_newest:
+        is_last = np.append(times[1:] > times[:-1], True)
+        times, values = times[is_last], values[is_last]
+    return replace(series, times=times, values=values)
 
 
 def artefact_reader(

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head
-from skewscope.adapters.inputs import megatron_log, nemo_log
+from skewscope.adapters.inputs import nemo_log
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.messages import with_messages
 from skewscope.adapters.inputs.running_means import RateMark, split_running_means
+from skewscope.adapters.inputs.text import is_of_kind
 from skewscope.adapters.inputs.training_steps import STEP_DURATION, LogLine, StepReader, read_steps
 from skewscope.kb.problems import InputError, Problem
 
@@ -157,7 +158,7 @@ def recognise(head: bytes, _name: str) -> bool:
     """
     lines = decode_head(head)
     return any(MARK in line for line in lines) and not (
-        megatron_log.recognise(head, "") or nemo_log.recognise(head, "")
+        is_of_kind("megatron-log", head) or nemo_log.recognise(head, "")
     )
 
 

@@ -10,7 +10,7 @@ import json
 import os
 import pkgutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from importlib.resources import files
@@ -170,15 +170,25 @@ class InputResult:
 @cache
 def input_readers() -> dict[str, InputReader]:
     """Returns the readers of inputs, by kind."""
-    found = ((kind, find_reader(kind)) for kind in sorted(_module_names()))
+    kinds = {*_module_names(), *_format_readers()}
+    found = ((kind, find_reader(kind)) for kind in sorted(kinds))
     return {kind: reader for kind, reader in found if reader is not None}
 
 
 def find_reader(kind: str) -> InputReader | None:
     """Returns the reader of inputs of a kind, None for no kind; no other module is imported."""
     name = _module_names().get(kind)
-    reader = getattr(importlib.import_module(name), "READER", None) if name else None
+    if name is None:
+        return _format_readers().get(kind)
+    reader = getattr(importlib.import_module(name), "READER", None)
     return reader if isinstance(reader, InputReader) else None
+
+
+def _format_readers() -> Mapping[str, InputReader]:
+    """Returns the readers of formats of the catalogue that have a kind of their own."""
+    from skewscope.adapters.inputs.text import format_readers  # noqa: PLC0415
+
+    return format_readers()
 
 
 def reader_of(source: Input) -> InputReader:

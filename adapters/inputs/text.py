@@ -1,22 +1,24 @@
 """Inputs of kind `text`: whatever a format of the catalogue reads, and messages that its events recognise.
 
-The format of a file is the one that has the most lines at its begin, or one that is guessed; the label `format` of the
-input names another.
+The format of a file is the one that has the most lines at its begin; the label `format` of the input names another.
+Formats with a `kind` of their own are read as inputs of that kind, such as `step-log`, in the same way.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_envelope import unwrap_record
-from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.formats.log_lines import decode_head, read_block_lines
+from skewscope.adapters.inputs import tqdm_log
 from skewscope.adapters.inputs.counter_dumps import UNNAMED_DEVICE, parse_dump_name
-from skewscope.adapters.inputs.file_origin import OWN_TIME, check_size, find_node, find_server, join_notes, own_time
+from skewscope.adapters.inputs.file_origin import OWN_TIME, find_node, find_server, join_notes, own_time
 from skewscope.adapters.inputs.guessed_format import GUESSED_ID, Guess, guess_format
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, metric_of
+from skewscope.adapters.inputs.reader import InputReader
+from skewscope.adapters.inputs.step_lines import StepLines
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
 from skewscope.adapters.mapping.entities import DEVICE_LABELS, ENTITY_KINDS
@@ -26,94 +28,107 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.model import EVENT_PREFIX, Format
 from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
 
-NUMBER_WEIGHT = 1000
+KIND = "text"
+MARK_WEIGHT, NUMBER_WEIGHT, STEP_WEIGHT = 1, 1000, 10_000
+"""How well a line fits a format: a little where it gives nothing, better with numbers, best with the time of a step."""
+CLOCK_PARTS = frozenset(("elapsed", "job_mean", "job_rate"))
+STEP_TIMES = frozenset(("duration", "mean", "window", "rate")) | CLOCK_PARTS
+HEAD_BYTES = 1 << 16
+"""Bytes at the begin of a file by which its format is chosen."""
 HEAD_LINES = 400
-"""Lines by which the format of a file is chosen: the first ones, or so many after them."""
-MAX_PARTS = 4
-"""So often as many lines are looked at."""
-
-
-def recognise(head: bytes, _name: str) -> bool:
-    """Returns whether the first bytes of a file have lines of a format, or messages that are known."""
-    lines = decode_head(head)[:HEAD_LINES]
-    is_known = bool(find_format(lines)) or any(known_events().find(line) for line in lines)
-    return is_known or guess_format(lines) is not None
+"""Lines of them in which messages are looked for, and of which a format is guessed."""
+MAX_HEAD_BYTES = 8 << 20
+"""The same, of a kind that is known."""
+MAX_GUESSED_BYTES = 1 << 18
+"""The same, where nothing is known of it: bytes by which one is found or guessed."""
+MAX_OVERLAP = 1 << 14
+"""Bytes of a line that the end of a block cuts."""
+MAX_EXAMPLE = 160
+"""Characters of a line of a format that a message shows."""
 
 
 @cache
-def _formats() -> tuple[Format, ...]:
-    return tuple(catalogue().formats.values())
+def known_formats() -> Mapping[str, Format]:
+    """Returns the formats by id."""
+    return catalogue().formats
 
 
-def find_format(lines: list[str]) -> str:
-    """Returns the id of the format of whose lines the most are among some lines; '' for none."""
-    counts: Counter[str] = Counter()
-    for one in _formats():
-        reader = LineReader(one, catalogue().signals)
-        counts[one.id] = sum(_weigh(found) for line in lines for found in reader.read(line))
-    return max(counts, key=lambda id_: (counts[id_], id_), default="") if any(counts.values()) else ""
+@cache
+def format_kinds() -> Mapping[str, tuple[Format, ...]]:
+    """Returns the formats of each kind of input."""
+    found: dict[str, list[Format]] = {KIND: []}
+    for one in known_formats().values():
+        found.setdefault(one.kind or KIND, []).append(one)
+    return {kind: tuple(formats) for kind, formats in found.items()}
+
+
+@lru_cache(8)
+def choose_format(head: bytes) -> str:
+    """Returns the id of the format of whose lines the most are in the first bytes of a file; '' for none."""
+    lines, fits = decode_head(head), []
+    whole = "\n".join(lines)
+    for one in known_formats().values():
+        reader, marks = _reader_of(one.id)
+        if marks and not any(mark in whole for mark in marks):
+            continue
+        reader.restart()
+        weights = [(sum(map(_weigh, reader.read(line))), -number) for number, line in enumerate(lines)]
+        if weight := sum(each for each, _ in weights):
+            fits.append((weight, next(place for each, place in weights if each), one.id))
+    return max(fits)[2] if fits else ""
+
+
+@cache
+def _reader_of(id_: str) -> tuple[LineReader, tuple[str, ...]]:
+    """Returns the reader of a format, to be restarted, and texts of which each line that it reads has one."""
+    reader = LineReader(known_formats()[id_], catalogue().signals)
+    return reader, reader.marks
 
 
 def _weigh(found: LineReadings) -> int:
-    """Returns how well a line fits a format: best where it gives numbers, a little where it has none to give."""
-    return NUMBER_WEIGHT if found.readings else int(found.is_mark)
+    if not found.readings or found.evaluation:
+        return MARK_WEIGHT if found.is_mark else 0
+    return STEP_WEIGHT if STEP_TIMES & found.steps().keys() else NUMBER_WEIGHT
 
 
-def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
+def is_of_kind(kind: str, head: bytes, _name: str = "") -> bool:
+    """Returns whether the first bytes of a file have lines of a format of a kind."""
+    id_ = choose_format(head)
+    return bool(id_) and (known_formats()[id_].kind or KIND) == kind
+
+
+def recognise(head: bytes, name: str) -> bool:
+    """Returns whether the first bytes of a file have lines of a format, or messages that are known."""
+    lines = decode_head(head)[:HEAD_LINES]
+    is_known = is_of_kind(KIND, head, name) or any(known_events().find(line) for line in lines)
+    if is_known or choose_format(head):
+        return is_known
+    # Progress bars look like lines that repeat, and have a reader of their own.
+    return guess_format(lines) is not None and not tqdm_log.recognise(head, name)
+
+
+def read_kind(kind: str, file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
     """Returns the series that the lines of a file give, and its messages.
+
+    Args:
+        kind: the kind of its format.
+        file: the text.
+        name: its name, for messages, and for the name of its host, server or job.
+        labels: those of the input; `format` names its format.
 
     Raises:
         InputError: no line has anything that is known.
     """
-    lines = list(_bounded_lines(file, name))
-    chosen, note = choose_format([text for _, text in lines], name, labels)
+    head, chosen, note = _find_format(file, kind, name, labels.get("format", ""))
     reader = TextReader(name, labels, chosen, [note])
-    for number, text in lines:
+    for line in decode_head(head):
+        reader.times.learn_year(line)
+    for number, text in read_block_lines(file, name, head):
         reader.read_line(number, text)
     return reader.series()
 
 
-def choose_format(lines: list[str], file: str, labels: Mapping[str, str]) -> tuple[Format | None, str]:
-    """Returns the format of a text, a guessed one where none is known, and what was guessed; None for no format.
-
-    Raises:
-        InputError: the label `format` names none.
-    """
-    known = catalogue().formats
-    if (id_ := labels.get("format", "")) and id_ not in known:
-        found = f"the format {id_!r:.60}"
-        raise InputError([Problem(file, 0, "format", found, "a format of `skewscope kb list formats`")])
-    parts = _parts(lines)
-    if chosen := id_ or next(filter(None, map(find_format, parts)), ""):
-        return known[chosen], ""
-    guess = next(filter(None, (guess_format(part, file) for part in parts)), None)
-    return (guess.format, f"{guess.what}; --save-format FILE writes that, to be edited") if guess else (None, "")
-
-
-def guess_format_of(file: BinaryIO, name: str, labels: Mapping[str, str]) -> Guess | None:
-    """Returns the format that is guessed for a file, None where it has a known one, or nothing of it can be guessed.
-
-    Raises:
-        InputError: a label or the file has no valid value.
-    """
-    lines = [text for _, text in _bounded_lines(file, name)]
-    made, _ = choose_format(lines, name, labels)
-    if made is None or made.id != GUESSED_ID:
-        return None
-    return next(filter(None, (guess_format(part, name) for part in _parts(lines))), None)
-
-
-def _parts(lines: list[str]) -> list[list[str]]:
-    """Returns parts of a text by which its format is chosen: what a program prints at its start may be long."""
-    return [lines[begin : begin + HEAD_LINES] for begin in range(0, len(lines), HEAD_LINES)][:MAX_PARTS]
-
-
-def _bounded_lines(file: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
-    for count, line in enumerate(read_lines(file, name)):
-        check_size(count, name, line[0])
-        yield line
-
-
+@cache
 def _is_of_port(signal: str) -> bool:
     return ENTITY_KINDS.get(catalogue().signals[signal].entity) == "port"
 
@@ -130,12 +145,16 @@ class TextReader:
     def __post_init__(self) -> None:
         self._collector = SeriesCollector(self.file)
         self._lines = LineReader(self.format, catalogue().signals) if self.format else None
-        self._times = LineTimes(self.labels, self.file, own_time(self.file))
+        self.times = LineTimes(self.labels, self.file, own_time(self.file))
         self._place, unnamed = self._find_place()
         self.notes.append(unnamed)
-        self._steps = StepReader(self._collector, self._place.get("group", "")) if "group" in self._place else None
-        self._messages = MessageReader(self.file, self.labels, self._times)
+        self._steps: StepLines | None = None
+        if "group" in self._place:
+            steps = StepReader(self._collector, self._place["group"])
+            self._steps = StepLines(self.file, self.labels, steps, self._add)
+        self._messages = MessageReader(self.file, self.labels, self.times)
         self._sums: dict[tuple[str, tuple[tuple[str, str], ...], float], float] = {}
+        self._metrics: dict[str, str] = {}
         self._last_line = 0
 
     def _find_place(self) -> tuple[dict[str, str], str]:
@@ -155,49 +174,76 @@ class TextReader:
     def read_line(self, number: int, text: str) -> None:
         """Adds what a line says."""
         self._last_line, text = number, unwrap_record(text)
-        time = self._times.read(text)
-        for found in self._lines.read(text) if self._lines else ():
-            if found.time is not None:
-                time = self._times.set(*found.time)
-            self._add_readings(number, text, time, found)
+        time = self.times.find(text)
+        if self._steps and time is not None:
+            self._steps.steps.stamp = time
+        found = tuple(self._lines.read(text)) if self._lines else ()
+        if self._steps:
+            self._read_steps(LogLine(number, text, time), found)
+        elif found:
+            self._read_numbers(LogLine(number, text, time), found)
         self._messages.read_line(number, text)
 
-    def _add_readings(self, number: int, text: str, time: float, found: LineReadings) -> None:
-        steps = {one.signal: one.value for one in found.readings if one.signal.startswith("step ")}
-        if steps and self._steps is not None:
-            time = self._add_step(number, text, steps)
-        for one in found.readings:
-            if not one.signal.startswith("step "):
-                self._add(one, time, LogLine(number, text, time))
+    def _read_numbers(self, line: LogLine, found: Sequence[LineReadings]) -> None:
+        for each in found:
+            time = self.times.now if each.time is None else self.times.set(*each.time)
+            for one in each.readings:
+                self._add(one, time, line)
+            if self._lines and each.readings:
+                for signal in self._lines.counted:
+                    total = self._lines.total(signal, each.labels)
+                    self._add(Reading(signal, total, each.labels), time, line)
 
-    def _add_step(self, number: int, text: str, parts: Mapping[str, float]) -> float:
-        """Adds a step of a job; returns its time."""
+    def _read_steps(self, line: LogLine, found: Sequence[LineReadings]) -> None:
+        """Adds what a line of a job says; one of an evaluation says nothing else."""
         assert self._steps is not None
-        line = LogLine(number, text, self._times.now if self._times.is_dated else None)
-        seconds = parts.get("step duration") or (1.0 / parts["step rate"] if parts.get("step rate") else 0.0)
-        step = int(parts.get("step number", (self._steps.step or 0) + 1))
-        if seconds:
-            self._steps.add_step(line, step, seconds, parts.get("step samples"))
-        else:
-            self._steps.add_progress(line, step)
-        return self._steps.time
+        if not found:
+            self._steps.read_other(line)
+        for each in [one for one in found if one.evaluation] or found:
+            if each.time is not None:
+                line = line._replace(time=self.times.set(*each.time))
+            if self._is_damaged(line.text, each):
+                self._steps.count_damage(line)
+                continue
+            if each.evaluation or each.steps():
+                self._steps.read(line, each)
+                continue
+            has_steps = self._steps.steps.step is not None
+            time = line.time if line.time is not None else self._steps.steps.time if has_steps else self.times.now
+            for one in each.readings:
+                self._add(one, time, line)
+
+    def _is_damaged(self, text: str, found: LineReadings) -> bool:
+        """Returns whether a line of a step lacks its time or its end, where each one has the time since a job began."""
+        assert self.format is not None
+        parts = {what.step for line in self.format.lines for what in line.fields.values()}
+        if not CLOCK_PARTS & parts or "number" not in found.steps():
+            return False
+        return not CLOCK_PARTS & found.steps().keys() or (text.startswith("{") and not text.endswith("}"))
 
     def _add(self, one: Reading, time: float, line: LogLine) -> None:
-        number, text = line.number, line.text
-        labels = {**self._place, **one.labels}
-        if _is_of_port(one.signal) and not labels.keys() & {*DEVICE_LABELS, "switch_port"}:
-            labels["device"] = parse_dump_name(self.file).device or UNNAMED_DEVICE
+        labels = {**self._place, **one.labels} if one.labels else self._place
         if "pod" in labels and not labels.keys() & {"node", "instance", "replica"}:
-            labels["instance"] = labels["pod"]
+            labels = {**labels, "instance": labels["pod"]}
+        if _is_of_port(one.signal) and not labels.keys() & {*DEVICE_LABELS, "switch_port"}:
+            labels = {**labels, "device": parse_dump_name(self.file).device or UNNAMED_DEVICE}
         if one.signal.startswith(EVENT_PREFIX):
             if not one.value:
                 return
-            labels["message"] = text.strip()[:MAX_TEXT]
+            labels = {**labels, "message": line.text.strip()[:MAX_TEXT]}
         if one.adds:
             key = one.signal, tuple(sorted(labels.items())), time
             self._sums[key] = self._sums.get(key, 0.0) + one.value
         else:
-            self._collector.add(metric_of(one.signal), labels, time, one.value, number)
+            self._collector.add(self._metric(one.signal), labels, time, one.value, line.number)
+
+    def _metric(self, signal: str) -> str:
+        """Returns the name of a signal: that of the exporter which delivers the same, which says what is measured."""
+        if signal not in self._metrics:
+            exporter = self.format.exporter if self.format else ""
+            names = catalogue().signals[signal].sources.get(exporter, ())
+            self._metrics[signal] = next((name for name in names if "{" not in name), metric_of(signal))
+        return self._metrics[signal]
 
     def series(self) -> list[LabelledSeries]:
         """Returns all series.
@@ -207,26 +253,104 @@ class TextReader:
         """
         for (signal, labels, time), value in self._sums.items():
             self._collector.add(metric_of(signal), dict(labels), time, value, self._last_line)
-        own_time_note = "" if self._times.is_dated or self._steps is not None else OWN_TIME
+        own_time_note = "" if self.times.is_dated or self._steps is not None else OWN_TIME
+        clock_note = self._steps.describe(self._last_line, self._expected()) if self._steps else ""
         remarks = self._messages.remarks
         harmless = f"messages that are no sign of a fault by themselves: {join_names(remarks, 5)}" if remarks else ""
-        self._collector.note = join_notes(*self.notes, own_time_note, harmless)
-        own = self._steps.list_series() if self._steps else self._collector.series()
+        self._collector.note = join_notes(*self.notes, own_time_note, self.times.note, clock_note, harmless)
+        keeps_newest = self.format is not None and self.format.place == "server"
+        own = self._steps.steps.list_series() if self._steps else self._collector.series(keeps_newest=keeps_newest)
         if not own and not self._messages.has_findings:
-            raise NothingKnownError([self._nothing_wrong(harmless)])
+            raise NothingKnownError([self._nothing_found(harmless)])
         return [*own, *self._messages.series(self._collector.note)]
 
-    def _nothing_wrong(self, harmless: str) -> Problem:
+    def _expected(self) -> str:
+        """Returns what the lines should have been."""
+        if self.format is None:
+            return "messages of `skewscope kb list events`"
+        sample = max(self.format.samples, key=lambda one: bool(one.gives))
+        line = sample.lines.splitlines()[0]
+        return f"lines such as `{line[:MAX_EXAMPLE].strip()}`"
+
+    def _nothing_found(self, harmless: str) -> Problem:
         kind = self.format.name.lower() if self.format else "text"
-        found = harmless or "no message or number in them that says that something is wrong"
-        hint = "They are too little to judge: give metrics or logs of the same time as well."
-        what = f"{self._last_line} lines of {kind}, and {found}"
-        return Problem(self.file, 0, "", what, "messages of `skewscope kb list events`", hint)
+        what, hint = "no message or number in them that says that something is wrong", "Give metrics of the same time."
+        if self._steps:
+            has_one = self._steps.steps.step is not None
+            what = "no time between two steps" if has_one else "no step"
+            hint = f"Is the log cut {'after' if has_one else 'before'} its first step?"
+        found = f"{self._last_line} lines of {kind}, and {harmless or what}: too little to judge"
+        return Problem(self.file, self._last_line, "", found, self._expected(), hint)
+
+
+def _find_format(file: BinaryIO, kind: str, name: str, given: str) -> tuple[bytes, Format | None, str]:
+    """Returns the bytes at the begin of a file up to where its format shows, its format, and what was guessed.
+
+    Where none shows, it is the first one of the kind, or a guessed one.
+
+    Raises:
+        InputError: the label `format` names none.
+    """
+    if given and given not in known_formats():
+        found = f"the format {given!r:.60}"
+        raise InputError([Problem(name, 0, "format", found, "a format of `skewscope formats list`")])
+    head = block = file.read(HEAD_BYTES)
+    of_kind = [one.id for one in format_kinds()[kind]]
+    wanted = {given} if given else set(of_kind)
+    most = MAX_GUESSED_BYTES if kind == KIND else MAX_HEAD_BYTES
+    while block and (chosen := given or choose_format(block)) not in wanted and len(head) < most:
+        more = file.read(HEAD_BYTES)
+        head += more
+        block = block[block.rfind(b"\n") + 1 :][-MAX_OVERLAP:] + more if more else b""
+    if block and chosen in wanted:
+        return head, known_formats()[chosen], ""
+    if kind != KIND:
+        return head, known_formats()[of_kind[0]], ""
+    guess = _guess(head, name)
+    if guess is None:
+        return head, None, ""
+    return head, guess.format, f"{guess.what}; --save-format FILE writes that, to be edited"
+
+
+def _guess(head: bytes, name: str) -> Guess | None:
+    blocks = (head[begin : begin + HEAD_BYTES] for begin in range(0, min(len(head), MAX_GUESSED_BYTES), HEAD_BYTES))
+    return next(filter(None, (guess_format(decode_head(block)[:HEAD_LINES], name) for block in blocks)), None)
+
+
+def guess_format_of(file: BinaryIO, name: str, labels: Mapping[str, str]) -> Guess | None:
+    """Returns the format that is guessed for a file, None where it has a known one, or nothing of it can be guessed.
+
+    Raises:
+        InputError: a label or the file has no valid value.
+    """
+    head, chosen, _ = _find_format(file, KIND, name, labels.get("format", ""))
+    return None if chosen is None or chosen.id != GUESSED_ID else _guess(head, name)
+
+
+def _reader(kind: str) -> InputReader:
+    """Returns the reader of inputs of the formats of a kind."""
+    formats = format_kinds()[kind]
+    marks = {mark.encode() for one in formats for mark in LineReader(one, catalogue().signals).marks or ("\n",)}
+    return artefact_reader(
+        join_names(sorted({one.name[0].lower() + one.name[1:] for one in formats}), len(formats)),
+        partial(read_kind, kind),
+        partial(is_of_kind, kind),
+        exporter=next((one.exporter for one in formats), ""),
+        placed_by_name=True,
+        is_yearless=True,
+        log_marks=tuple(sorted(marks)),
+    )
+
+
+@cache
+def format_readers() -> Mapping[str, InputReader]:
+    """Returns the readers of the formats that have a kind of their own, by kind."""
+    return {kind: _reader(kind) for kind in format_kinds() if kind != KIND}
 
 
 READER = artefact_reader(
-    "text in a format of the catalogue (`skewscope kb list formats`), or with messages that it knows",
-    read_series,
+    "text in a format of the catalogue (`skewscope formats list`), or with messages that it knows",
+    partial(read_kind, KIND),
     recognise,
     placed_by_name=True,
     is_fallback=True,

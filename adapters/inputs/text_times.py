@@ -1,9 +1,9 @@
 """Times of lines of any text: dates in many forms, seconds since 1970, else that of the newest line with one."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from skewscope.adapters.formats.log_times import SHORT_STAMP, ShortDates, find_stamp
+from skewscope.adapters.formats.log_times import ASSUMED_YEAR, SHORT_STAMP, DayTimes, ShortDates, find_stamp
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 
 MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
@@ -15,10 +15,14 @@ CTIME = re.compile(
 GLOG = re.compile(r"^[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)")
 DAY = re.compile(r"(?:(?P<year>20\d\d)-)?(?P<month>\d\d)[-/](?P<day>\d\d)(?:/(?P<end>(?:20)?\d\d))?")
 """As sysstat writes it: 2026-11-22, or 11/22/2026 in the locales of most servers."""
-CLOCK = re.compile(r"(?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)(?: (?P<half>[AP]M))?")
+TIME_OF_DAY = re.compile(r"(?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)(?: (?P<half>[AP]M))?")
 DAY_S = 86_400.0
 EPOCH = re.compile(r"^\[?(?P<seconds>1[0-9]{9})(?:\.\d{1,9})?(?![\d.])")
+CLOCK = re.compile(r"^\W{0,3}(?P<clock>[012]\d:[0-5]\d:[0-5]\d)(?:[.,]\d{1,9})?(?=[\s\]|])")
+"""At the begin of a line, without a day."""
 FACTORS = {"epoch": 1.0, "epoch-ms": 1e-3}
+DATELESS = "its times have no date: days are counted from 1970-01-01"
+YEARLESS = f"its times have no year: {ASSUMED_YEAR} is assumed; give the input the label year, such as '2026'"
 
 
 def find_short_day(text: str) -> tuple[int, int] | None:
@@ -45,26 +49,49 @@ class LineTimes:
     def __init__(self, labels: Mapping[str, str], file: str, fallback: float) -> None:
         """Starts at `fallback`, seconds since 1970, which stands for all lines of a file without any time."""
         self._dates = ShortDates(labels, file)
-        self._fallback = fallback
         self.now = fallback
         self.is_dated = False
         """Whether any line had a time."""
+        self.is_dateless = False
+        """Whether times have no date."""
+        self._days = DayTimes()
         self._begin: float | None = None
         self._day: float | None = None
         """Begin of the day that a format says, seconds since 1970."""
+        self._finders: list[Callable[[str], float | None]] = [self._dates.find, self._find_long, self._find_clock]
 
     @property
-    def year(self) -> int:
-        """The year that is known; 0 for none."""
-        return self._dates.year
+    def note(self) -> str:
+        """What is assumed of the times."""
+        return DATELESS if self.is_dateless else YEARLESS if self._dates.is_assumed else ""
+
+    def learn_year(self, text: str) -> None:
+        """Takes the year from a line with a full date, unless it is known."""
+        self._dates.learn_year(text)
 
     def read(self, text: str) -> float:
         """Returns the time of a line, seconds since 1970; without one that of the newest line that had one."""
         self._dates.learn_year(text)
-        time = self._find(text)
-        if time is not None and 0 <= time < MAX_SECONDS:
-            self.now, self.is_dated = time, True
+        self.find(text)
         return self.now
+
+    def find(self, text: str) -> float | None:
+        """Returns the time of a line itself, seconds since 1970, which is the newest one then; None without one.
+
+        In a line of JSON a date is a value like any other.
+        """
+        if text.startswith("{"):
+            return None
+        for finder in self._finders:
+            time = finder(text)
+            if time is not None and 0 <= time < MAX_SECONDS:
+                # The next line most often has a time of the same form.
+                if finder is not self._finders[0]:
+                    self._finders.remove(finder)
+                    self._finders.insert(0, finder)
+                self.now, self.is_dated = time, True
+                return time
+        return None
 
     def set(self, kind: str, text: str) -> float:
         """Takes the time that a format says a part of a line is; returns that of the line."""
@@ -94,7 +121,7 @@ class LineTimes:
             stamp = f"{year % 100 + 2000}-{match['month']}-{match['day']} 00:00:00" if match else ""
             self._day = find_stamp(stamp, self._dates.offset) if stamp else None
             return self.now
-        clock = CLOCK.fullmatch(text)
+        clock = TIME_OF_DAY.fullmatch(text)
         if clock is None:
             return self.now
         hour = int(clock["hour"]) % 12 + 12 * (clock["half"] == "PM") if clock["half"] else int(clock["hour"])
@@ -107,9 +134,7 @@ class LineTimes:
             self.now, self.is_dated = time, True
         return self.now
 
-    def _find(self, text: str) -> float | None:
-        if (found := self._dates.find(text)) is not None:
-            return found
+    def _find_long(self, text: str) -> float | None:
         if match := CTIME.search(text, 0, 200):
             year = match["year"] or ""
             month, day = _month_number(match["month"]), int(match["day"])
@@ -120,3 +145,11 @@ class LineTimes:
         if match := EPOCH.search(text):
             return float(match["seconds"])
         return None
+
+    def _find_clock(self, text: str) -> float | None:
+        """Returns the time of a line that has no day, unless another line of the file has one."""
+        match = CLOCK.search(text)
+        if match is None or (self.is_dated and not self.is_dateless):
+            return None
+        self.is_dateless = True
+        return self._days.place(match["clock"])

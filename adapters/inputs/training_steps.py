@@ -30,6 +30,8 @@ SOON_S = 1e-3
 EVERY_S = 300.0
 """Seconds between two samples of an evaluation whose lines are further apart; so many of them at most."""
 MAX_FILLED = 300
+NEW_VALUE = 1e-9
+"""Part of itself by which a sample is made longer that equals the one before it, which would pass for one sample."""
 MAX_RUNS = 64
 """Runs of one log that are judged apart: each one is a group, of which a topology has some thousands."""
 
@@ -62,6 +64,8 @@ class StepReader:
     """Time of the last step that a stamp gave its time, if steps without one have followed it."""
     _runs: int = 1
     """Runs of the job so far."""
+    missing: int = 0
+    """Steps since the newest one of which a line should be and none is: a gap in the log."""
     _evaluated_at: float = 0.0
     """Time of the newest line of an evaluation, seconds since 1970."""
     is_evaluating: bool = False
@@ -90,12 +94,16 @@ class StepReader:
         """
         if step == self.step or seconds <= 0:
             return
-        is_first = self.step is None
+        is_first, before = self.step is None, self.time
         passed = step - self.step if self.step is not None and step > self.step else 1
-        self._advance(line, seconds * passed)
+        missing, self.missing = min(self.missing, passed - 1), 0
+        # Without times, steps that no line is of, as in a paste with a gap, have taken none.
+        self._advance(line, seconds * (passed - missing if line.time is None else passed))
         self.step = step
         if is_first:
             return
+        if line.time is not None and missing:
+            self._fill_gap(line, before, self.time - seconds, (passed, missing))
         self._add(STEP_DURATION, seconds, line)
         if samples:
             self._add(SAMPLE_RATE, samples / seconds, line)
@@ -132,14 +140,12 @@ class StepReader:
         if line.time is None or step == self.step or (self._has_stamps and line.time == self.time):
             # Stamps of whole seconds may be those of several lines.
             return
+        missing, self.missing = self.missing, 0
         if self.step is not None and step > self.step and line.time > self.time:
-            self.collector.add(
-                STEP_DURATION,
-                {"group": self.group},
-                line.time,
-                (line.time - self.time) / (step - self.step),
-                line.number,
-            )
+            passed = step - self.step
+            if missing:
+                self._fill_gap(line, self.time, line.time, (passed, missing))
+            self._add(STEP_DURATION, (line.time - self.time) / passed, line, line.time)
         self._advance(line, 0.0)
         self.step = step
 
@@ -162,6 +168,26 @@ class StepReader:
     def _add(self, metric: str, value: float, line: LogLine, time: float | None = None) -> None:
         """Adds a sample of the job, at the time of the newest step if at no other."""
         self.collector.add(metric, {"group": self.group}, self.time if time is None else time, value, line.number)
+
+    def _fill_gap(self, line: LogLine, begin: float, end: float, steps: tuple[int, int]) -> None:
+        """Adds the mean time of steps that no line is of: the job took them, so it did not stand still.
+
+        A mean that is much longer than the newest step may hide a pause.
+
+        Args:
+            line: the line behind the gap.
+            begin: when the step before the gap ended, in seconds since 1970.
+            end: when the last step without a line ended.
+            steps: those between both lines, and how many of them are missing.
+        """
+        passed, missing = steps
+        mean = (end - begin) / passed
+        newest = self.collector.newest(STEP_DURATION, {"group": self.group})
+        if newest is None or not 0 < mean <= MAX_SPREAD * newest:
+            return
+        lines = min(passed // (passed - missing), MAX_FILLED)
+        for n in range(1, lines):
+            self._add(STEP_DURATION, mean * (1.0 + n * NEW_VALUE), line, begin + n * (end - begin) / lines)
 
     def _advance(self, line: LogLine, seconds: float) -> None:
         """Moves to the time of a step that took so many seconds."""

@@ -2,9 +2,11 @@ import io
 
 import pytest
 
-from skewscope.adapters.inputs import swift_log
+from skewscope.adapters.inputs.recording import input_readers
 from skewscope.kb.problems import InputError
 from tests.support.artefacts import SWIFT
+
+swift_log = input_readers()["swift-log"]
 
 
 def read(text, name="out/train.jsonl", **labels):

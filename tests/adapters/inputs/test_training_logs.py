@@ -4,10 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.adapters.inputs import deepspeed_log, megatron_log, mlperf_log, nemo_log
+from skewscope.adapters.inputs import mlperf_log, nemo_log
+from skewscope.adapters.inputs.recording import input_readers
 from skewscope.adapters.inputs.training_steps import job_name
 from skewscope.kb.problems import InputError
 from tests.support.artefacts import DEEPSPEED, MEGATRON, MLPERF, NEMO, NEMO_BAR, START
+
+deepspeed_log = input_readers()["deepspeed-log"]
+megatron_log = input_readers()["megatron-log"]
 
 DURATION, RATE, COMPUTE = "skewscope_step_duration", "skewscope_step_sample_rate", "skewscope_step_compute_time"
 
@@ -140,8 +144,8 @@ def test_deepspeed_gives_steps_by_their_stamps_rates_and_the_breakdown_of_a_rank
 
 def test_the_lines_that_deepspeed_printed_at_first_are_read():
     line = "worker-0: [INFO 2026-11-22 10:00:{:02d}] 0/{}, SamplesPerSec=1292.5\n"
-    found = samples(read(deepspeed_log, line.format(5, 50) + line.format(5, 75) + line.format(10, 100)))
-    assert found == {(DURATION, ""): [(10, 0.1)], (RATE, ""): [(5, 1292.5), (5, 1292.5), (10, 1292.5)]}
+    found = samples(read(deepspeed_log, line.format(5, 50) + line.format(5, 75) + line.format(15, 100)))
+    assert found == {(DURATION, ""): [(15, 0.2)], (RATE, ""): [(5, 1292.5), (5, 1292.5), (15, 1292.5)]}
 
 
 def test_deepspeeds_pipeline_engine_prints_no_times():
