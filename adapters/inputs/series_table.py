@@ -106,7 +106,8 @@ def _is_chart(names: Sequence[str], others: Sequence[str], form: TableForm) -> b
     is_run = any(each.endswith(EXTREMES) for each in others) or any(
         " - " in each and find_titled_signal(each.partition(" - ")[2]) for each in others
     )
-    return is_long or is_legend or is_run or "_timestamp" in names
+    is_history = "_timestamp" in names and not any(each in LABEL_COLUMNS for each in others)
+    return is_long or is_legend or is_run or is_history
 
 
 def _is_titled(others: Sequence[str], file: str) -> bool:

@@ -34,6 +34,7 @@ COMPUTED_ANEW = (
     *("._start_version", "._fresh_values", ".changed_signals", ".first_samples", "._forwarded", ".seen_series"),
     *("._cells_seen", "._is_prepared", ".deliveries._is_complete", ".deliveries._time[]", ".cells._versions[]"),
     *(".cells._next_growth", "._witnessed_revision", "._lone", "._required_parts[][]"),
+    *("._by_deviations.judged._seen", "._symptom_explainer._revision"),
 )
 """Numbers that follow from the others, count changes, or say how far something has been looked through."""
 FAULTS = (("tp-straggler", 0, 20.0), ("gpu-thermal-throttle", 1, 20.0))

@@ -62,6 +62,7 @@ CALLS = {
     "simulate": (f"{EVIL}/x", "--condition", EVIL),
     "assess": ("RECORDING",),
     "backtest": (f"no{EVIL}.yaml",),
+    "compare": ("RECORDING", f"no{EVIL}"),
 }
 WITHOUT_INPUT = {"kb claims", "kb export", "kb graph", "kb lint", "kb matrix", "kb site", "rules list", "keys"}
 """Commands that print the catalogue alone."""
