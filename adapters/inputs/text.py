@@ -293,7 +293,7 @@ def _find_format(file: BinaryIO, kind: str, name: str, given: str) -> tuple[byte
     """
     if given and given not in known_formats():
         found = f"the format {given!r:.60}"
-        raise InputError([Problem(name, 0, "format", found, "a format of `skewscope formats list`")])
+        raise InputError([Problem(name, 0, "format", found, "a format of `skewscope kb list formats`")])
     head = block = file.read(HEAD_BYTES)
     of_kind = [one.id for one in format_kinds()[kind]]
     wanted = {given} if given else set(of_kind)
@@ -349,7 +349,7 @@ def format_readers() -> Mapping[str, InputReader]:
 
 
 READER = artefact_reader(
-    "text in a format of the catalogue (`skewscope formats list`), or with messages that it knows",
+    "text in a format of the catalogue (`skewscope kb list formats`), or with messages that it knows",
     partial(read_kind, KIND),
     recognise,
     placed_by_name=True,
