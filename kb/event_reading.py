@@ -21,6 +21,12 @@ class FoundEvent(NamedTuple):
     """Whether it says so of such lines."""
 
 
+WORDS_AT_ONCE = 100
+"""Texts of one expression: an automaton of RE2 for many more outgrows its memory and is a hundred times slower."""
+NOTHING = "[^\\s\\S]"
+"""An expression that matches no text."""
+
+
 @dataclass(frozen=True)
 class EventMatcher:
     """Compares lines with one event."""
@@ -62,13 +68,16 @@ class KnownEvents:
     matchers: tuple[EventMatcher, ...]
     words: re.Pattern[str]
     """Literal texts of which each line with an event has one. It has neither groups nor look-arounds."""
+    some_words: tuple[str, ...]
+    """The same as several expressions, each of some of the texts."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "KnownEvents":
         """Compiles the patterns of events."""
         matchers = tuple(map(EventMatcher.of, events))
         words = sorted({text for each in matchers for text in each.words}, key=lambda text: (-len(text), text))
-        return cls(matchers, re.compile("|".join(words) or "[^\\s\\S]"))
+        parts = tuple("|".join(words[n : n + WORDS_AT_ONCE]) for n in range(0, len(words), WORDS_AT_ONCE))
+        return cls(matchers, re.compile("|".join(words) or NOTHING), parts or (NOTHING,))
 
     def find(self, text: str) -> list[FoundEvent]:
         """Returns what events a line is or retracts, mostly none."""

@@ -59,7 +59,7 @@ class MessageReader:
         """Counts the messages of the lines that were taken in."""
         known, waiting = known_events(), self._waiting
         self._waiting = []
-        for place in select_lines(known.words, [text for _, text, _ in waiting]):
+        for place in select_lines(known.some_words, [text for _, text, _ in waiting]):
             number, text, time = waiting[place]
             self._states.read_line(text, time)
             for found in known.compare(text):
@@ -169,7 +169,7 @@ class _MarkedLines:
 
     def _keep(self) -> None:
         lines, self._waiting = self._waiting, []
-        places = select_lines(known_events().words, lines)
+        places = select_lines(known_events().some_words, lines)
         self._kept += [lines[place] for place in places[: MAX_MESSAGES - len(self._kept)]]
 
     def __getattr__(self, name: str) -> object:

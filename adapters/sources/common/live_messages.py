@@ -39,7 +39,7 @@ class LiveMessages:
     def read(self, lines: Iterable[str]) -> Iterator[tuple[str, Labels, float]]:
         """Yields canonical name, labels and count for each message that is something by itself."""
         known, texts = known_events(), [unwrap_record(line) for line in lines]
-        for place in select_lines(known.words, texts):
+        for place in select_lines(known.some_words, texts):
             for found in known.compare(texts[place]):
                 if found.event.is_reported and not found.is_retraction:
                     yield from self._count(found, texts[place])
