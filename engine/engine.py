@@ -30,6 +30,7 @@ from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import EntityPlaces
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.engine.symptoms.detector import SymptomDetector
+from skewscope.engine.symptoms.growing_steps import EPOCH_SIGNAL
 from skewscope.engine.symptoms.progress import EVALUATION_SIGNAL
 from skewscope.engine.symptoms.roles import LARGE_FLEET_NODES, judged_signals
 from skewscope.engine.symptoms.transfer import prepare_cells, transfer_detector
@@ -126,7 +127,7 @@ class Engine:
         self.topology = topology
         self.verdicts: Sequence[RuleVerdict] = ()
         is_small = len(topology.nodes) <= LARGE_FLEET_NODES
-        judged = {*judged_signals(catalogue.signals), EVALUATION_SIGNAL} if symptoms and is_small else ()
+        judged = {*judged_signals(catalogue.signals), EVALUATION_SIGNAL, EPOCH_SIGNAL} if symptoms and is_small else ()
         self._join = WireJoin(topology, tick)
         self._detector = Detector(rules, catalogue, topology, tick, [self._join], {*judged, *also_read})
         self.rules: Mapping[str, Rule] = self._detector.rules

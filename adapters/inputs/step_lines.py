@@ -5,7 +5,7 @@ written. Several processes may write into one file, a job may begin anew at an e
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -195,7 +195,7 @@ class StepLines:
     def _add_again(self, one: StepLine) -> None:
         """Adds another line of the newest step: it says other things of it, or the job goes back by one line."""
         if any(other.signal not in self._given for other in one.others):
-            self._add_others(one)
+            self._add_others(one.others, one.line)
         elif one.line.time is not None and not one.own_seconds():
             # What passed is no time of the next step.
             self.steps.skip_steps(one.line, one.number, 0.0)
@@ -220,7 +220,7 @@ class StepLines:
 
     def _add_elapsed(self, one: StepLine) -> None:
         self._clock_of(one.parts).add(one.line, Progress(one.number, elapsed_seconds(one.parts)), self.steps)
-        self._add_others(one)
+        self._add_others(one.others, one.line)
 
     def count_damage(self, line: LogLine) -> None:
         """Counts a line of which a part is missing."""
@@ -242,7 +242,8 @@ class StepLines:
             self._add_dated(one, begins=begins)
         if one.number != self._evaluated:
             self._newest_seconds = seconds
-        self._add_others(one)
+        epoch = (Reading("step.epoch", float(one.epoch)),) if begins and one.epoch >= 0 else ()
+        self._add_others((*epoch, *one.others), one.line)
 
     def _count_missing(self, one: StepLine) -> None:
         """Counts the steps of which a line should be: more than GAP_LINES usual intervals have passed."""
@@ -251,12 +252,12 @@ class StepLines:
             self.steps.missing += passed - self._usual
         self._newest, self._usual = one.number, passed or self._usual
 
-    def _add_others(self, one: StepLine) -> None:
-        time = self.steps.time if one.line.time is None else one.line.time
-        for other in one.others:
+    def _add_others(self, others: Sequence[Reading], line: LogLine) -> None:
+        time = self.steps.time if line.time is None else line.time
+        for other in others:
             if other.signal not in self._given:
-                self.add_number(other, time, one.line)
-        self._given |= {other.signal for other in one.others}
+                self.add_number(other, time, line)
+        self._given |= {other.signal for other in others}
 
     def _add_mean(self, one: StepLine, seconds: float, *, begins: bool, is_next: bool) -> None:
         """Adds a line that says a mean, and perhaps the time of its own step: that counts if it is of the next step.

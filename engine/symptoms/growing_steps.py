@@ -1,6 +1,7 @@
 """Steps of a job that grow without end: each takes longer than the one before.
 
-They have no level that could shift, and a past that grows with them.
+They have no level that could shift, and a past that grows with them. In epochs of inputs sorted by length, steps
+grow and begin anew: jobs that count epochs are left out.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.deviation import PAST, Deviation
 from skewscope.engine.symptoms.samples import NewSamples
 
+EPOCH_SIGNAL = "step.epoch"
 GROWING_STEPS = 12
 """Steps of which each is longer than the one before: in steps that come in any order it happens once in 12!, which is
 once in 479 million."""
@@ -65,6 +67,8 @@ class GrowingSteps:
         for n in np.flatnonzero(self._run >= GROWING_STEPS).tolist():
             cell = int(self.at[n])
             judged, value, first = self.cells.judgement(cell), float(self._last[n]), float(self._first[n])
+            if self.cells.all_series_of(EPOCH_SIGNAL, self.cells.places[cell].name):
+                continue
             if value > (1 + judged.least) * first and value > first + judged.floor:
                 place = self.cells.places[cell]
                 yield Deviation(self.cells.signals[cell], place, PAST, "up", float(self._since[n]), value, first)

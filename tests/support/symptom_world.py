@@ -13,6 +13,7 @@ from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.engine.symptoms.detector import SymptomDetector
+from skewscope.engine.symptoms.growing_steps import EPOCH_SIGNAL
 from skewscope.engine.symptoms.progress import EVALUATION_SIGNAL
 from skewscope.engine.symptoms.roles import judged_signals
 from skewscope.kb.loader import catalogue
@@ -52,7 +53,7 @@ class SymptomWorld:
         self.table = SeriesTable()
         signals = KNOWN.signals
         self.state = SeriesState(
-            signals, EntityIndex(self.topology), {*judged_signals(signals), EVALUATION_SIGNAL}, 1.0
+            signals, EntityIndex(self.topology), {*judged_signals(signals), EVALUATION_SIGNAL, EPOCH_SIGNAL}, 1.0
         )
         self.detector = SymptomDetector(self.state, self.topology)
         self.tracker = IncidentTracker(rules or {}, KNOWN, self.topology, cells=self.detector.cells)

@@ -262,11 +262,11 @@ def test_a_job_is_alone_beside_those_of_which_nothing_has_come_yet():
     assert all(one.name == "A" for one in world.incidents())
 
 
-def slow_growth(steps, factor):
+def slow_growth(steps, factor, also=()):
     world, time = SymptomWorld(), 2.0
     for n in range(steps):
         time = factor(n, time)
-        world.tick({STEP: time}, pause=time)
+        world.tick({STEP: time, **dict(also)}, pause=time)
     return [(one.condition, one.name) for one in world.incidents()]
 
 
@@ -284,3 +284,7 @@ def slow_growth(steps, factor):
 )
 def test_steps_that_grow_one_after_another_are_told_from_the_first_one_on(steps, factor, told):
     assert slow_growth(steps, factor) == ([("slow-steps", "A")] if told else [])
+
+
+def test_steps_that_grow_in_a_job_that_counts_epochs_are_not_told():
+    assert not slow_growth(30, lambda _, time: time + 0.25, {("step.epoch", "group", "A"): 3.0})
