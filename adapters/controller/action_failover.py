@@ -6,6 +6,7 @@ lead acts only after it has read them; one that follows shows them.
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,10 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+class ClosedError(OSError):
+    """The controller shuts down: its shared folder is not read or written any more."""
+
+
 @dataclass(frozen=True)
 class SharedActions:
     """The shared folder, behind a thread of its own: storage that hangs delays actions, and nothing else."""
@@ -44,6 +49,7 @@ class SharedActions:
     may_write: Callable[[], bool]
     """Whether this controller leads."""
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, NAME))
+    _closed: threading.Event = field(default_factory=threading.Event)
 
     async def save(self, action: Action) -> None:
         """Writes an action durably.
@@ -106,10 +112,13 @@ class SharedActions:
         await self._run(self.ledger.prune, since, incidents)
 
     async def _run(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._closed.is_set():
+            raise ClosedError("it is closed")
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: do(*args, **kwargs))
 
     def close(self) -> None:
         """Ends the thread after what it does."""
+        self._closed.set()
         self._thread.shutdown(wait=False)
 
 
@@ -160,6 +169,8 @@ class ActionFailover:
         trouble = ""
         try:
             await doing
+        except ClosedError:
+            return
         except OSError as error:
             trouble = f"{self.shared.ledger.folder}: {error}"
         except Exception as error:

@@ -494,3 +494,11 @@ def test_the_mode_act_needs_a_shadow_run_at_the_start_and_at_a_reload(tmp_path):
     acting = build(config)
     acting.load(store, T0)
     acting.check_change(config)
+
+
+def test_what_comes_after_the_end_of_a_controller_is_neither_done_nor_an_error(tmp_path, caplog):
+    _, first, _ = pair(tmp_path)
+    failover = first.service.failover
+    failover.shared.close()
+    asyncio.run(first.step(100))
+    assert not [one for one in caplog.records if one.levelname in ("ERROR", "CRITICAL")]

@@ -7,7 +7,7 @@ import pytest
 from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.runtime.replay import replay
 from skewscope.kb.problems import NothingKnownError
-from skewscope.tests.adapters.collectives.test_rank_state import SPY, SPY_LOADS, SPY_WAITS, caught
+from tests.adapters.collectives.test_rank_state import SPY, SPY_LOADS, SPY_WAITS, caught
 
 
 def answer(paths):
