@@ -44,8 +44,19 @@ def test_paths_exist(page):
     assert not missing
 
 
+def read_packages():
+    """Returns the packages that are installed."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+
+
+def test_every_package_is_installed():
+    folders = {file.parent for floor in FLOORS for file in (ROOT / floor).rglob("__init__.py")}
+    named = {".".join(("skewscope", *folder.relative_to(ROOT).parts)) for folder in folders}
+    assert named == set(read_packages()) - {"skewscope"}
+
+
 def test_the_architecture_names_every_package():
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    packages = read_packages()
     text = (ROOT / "ARCHITECTURE.md").read_text()
     folders = [name.removeprefix("skewscope.").replace(".", "/") for name in packages if name != "skewscope"]
     unnamed = [folder for folder in folders if f"`{folder}" not in text and not folder.startswith("tui/site/")]
