@@ -1,4 +1,7 @@
-"""The page of what people have in hand: `python -m skewscope.adapters.inputs.in_hand_page` prints `docs/in-hand.md`."""
+"""The page of what people have in hand: `python -m skewscope.adapters.inputs.in_hand_page` prints `docs/in-hand.md`.
+
+It is run at the root of a checkout, whose `docs/artefacts` it links.
+"""
 
 import sys
 from collections.abc import Iterable
@@ -33,15 +36,15 @@ MESSAGES = """\
 Messages of kernels, libraries, engines and schedulers count in every log: {count} kinds, which
 `skewscope kb list events` lists. Each becomes a finding at the GPU, port, engine, rank, node or job that it names.
 """
-PAGES = Path(__file__).parents[2] / "docs" / "artefacts"
+PAGES = Path("docs", "artefacts")
 STEP_SIGNALS = {"step number": "step.duration", "step duration": "step.duration", "step rate": "step.duration"}
 """Signals of a job by the parts of its steps."""
 
 
-def format_page(kinds: Iterable[InHand]) -> str:
-    """Returns the page with a table of the kinds."""
+def format_page(kinds: Iterable[InHand], pages: Path = PAGES) -> str:
+    """Returns the page with a table of the kinds, linked to those that have a page in a folder."""
     known = catalogue().formats
-    rows = [(one.kind in known, _row(one)) for one in kinds]
+    rows = [(one.kind in known, _row(one, pages)) for one in kinds]
     readers, formats = ([row for is_format, row in rows if is_format == wanted] for wanted in (False, True))
     return "\n".join(
         [
@@ -59,11 +62,11 @@ def format_page(kinds: Iterable[InHand]) -> str:
     )
 
 
-def _row(one: InHand) -> str:
+def _row(one: InHand, pages: Path) -> str:
     command = f"`{one.command}`" if one.command else ""
     is_format = one.kind in catalogue().formats
     link = f"../kb/formats/{one.kind}.yaml" if is_format else f"artefacts/{one.kind}.md"
-    name = f"[{one.name}]({link})" if is_format or (PAGES / f"{one.kind}.md").is_file() else one.name
+    name = f"[{one.name}]({link})" if is_format or (pages / f"{one.kind}.md").is_file() else one.name
     signals = ", ".join(f"`{each}`" for each in read_signals(one))
     return f"| {name} | {command} | {signals or ('its messages' if is_format else '')} |"
 
