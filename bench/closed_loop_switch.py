@@ -146,6 +146,27 @@ def round_page(file: Path, lab: SwitchLab) -> Iterator[int]:
         server.server_close()
 
 
+def agent_config(lab: SwitchLab, port: int) -> dict[str, Any]:
+    """Returns the config of the agent, which carries out orders and observes nothing."""
+    off = dict.fromkeys(("proc", "hwmon", "devlink", "infiniband", "ethtool"), "off")
+    return {
+        "version": 1,
+        "node": "n0",
+        "listen": "off",
+        "topology": "topology.yaml",
+        "ports": {lab.port(PEER): "p0"},
+        "collect": off,
+        "controllers": [{"url": f"http://127.0.0.1:{port}", "token_file": "agent"}],
+        "orders": {
+            "key_file": "orders.key",
+            "kinds": ["limit", "mark"],
+            "bridges": [BRIDGE],
+            "lowest_rate": 1000,
+            "folder": str(lab.folder),
+        },
+    }
+
+
 def write_configs(folder: Path, lab: SwitchLab, run: SwitchRun, page: int, port: int) -> None:
     """Writes topology, key, tokens, and the configs of controller and agent."""
     for name, text in {"agent": AGENT_TOKEN, "orders.key": KEY}.items():
@@ -194,24 +215,7 @@ def write_configs(folder: Path, lab: SwitchLab, run: SwitchRun, page: int, port:
             "acknowledge": {"no_shadow_evidence": "a bench"},
         },
     }
-    off = dict.fromkeys(("proc", "hwmon", "devlink", "infiniband", "ethtool"), "off")
-    agent = {
-        "version": 1,
-        "node": "n0",
-        "listen": "off",
-        "topology": "topology.yaml",
-        "ports": {lab.port(PEER): "p0"},
-        "collect": off,
-        "controllers": [{"url": f"http://127.0.0.1:{port}", "token_file": "agent"}],
-        "orders": {
-            "key_file": "orders.key",
-            "kinds": ["limit", "mark"],
-            "bridges": [BRIDGE],
-            "lowest_rate": 1000,
-            "folder": str(lab.folder),
-        },
-    }
-    for name, content in {"topology": topology, "skewscope": controller, "agent": agent}.items():
+    for name, content in {"topology": topology, "skewscope": controller, "agent": agent_config(lab, port)}.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
 

@@ -4,6 +4,7 @@ What it rests on is added by `diagnosis` (alerts of rules) and `symptom` (deviat
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -35,7 +36,7 @@ class IncidentTiming:
 
 
 @dataclass(slots=True)
-class IncidentState:
+class IncidentState(ABC):
     """The mutable state of one incident."""
 
     category: ClassVar[str]
@@ -92,24 +93,24 @@ class IncidentState:
         )
 
     @property
+    @abstractmethod
     def evidence_confidence(self) -> float:
         """The confidence by its evidence, whoever reports it."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def basis(self) -> tuple[object, ...]:
         """All of the evidence that is shown."""
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(
         self, locality: LocalityIndex, catalogue: Catalogue, explained: Sequence["IncidentState"]
     ) -> dict[str, Any]:
         """Returns the fields of its `Incident` that depend on its evidence, and on the incidents that it explains."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keep_known(self, is_known: Callable[[Entity], bool]) -> Self | None:
         """Returns it without the entities that there are no more; None where none is left."""
-        raise NotImplementedError
 
     def resolved_age(self, t: float) -> float:
         """Returns the seconds since it resolved, 0 while it is open."""
