@@ -8,12 +8,12 @@ from pathlib import Path
 
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.mapping.senders import FLEET
-from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
 from skewscope.adapters.sources.common.file_tail import FileTail
 from skewscope.adapters.sources.common.live_messages import LiveMessages
 from skewscope.adapters.sources.common.log_file import LogFileReader
+from skewscope.adapters.sources.common.polling import poll_files
 from skewscope.adapters.sources.common.senders import build_lookup, read_reports_for
 from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.adapters.sources.common.targets import Labels, parse_labels
@@ -82,14 +82,7 @@ class LogSource:
     async def run(self, sink: BatchSink) -> None:
         """Reads until cancelled."""
         sink.follow(self.mapper.registry)
-        while True:
-            try:
-                if batch := await FILES.run(self.read, self.context.clock.now()):
-                    sink.put(batch)
-                sink.trouble = self._trouble()
-            except OSError as error:
-                sink.trouble = str(error)
-            await self.context.clock.sleep(self.settings.period)
+        await poll_files(sink, self.context, self.settings.period, self.read, self._trouble)
 
     def read(self, now: float) -> SourceBatch | None:
         """Returns the messages since the last call.

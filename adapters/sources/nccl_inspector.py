@@ -12,11 +12,11 @@ from typing import Any
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.formats.json_records import JsonRecordParser
 from skewscope.adapters.mapping.senders import FLEET
-from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.sources import SourceContext
 from skewscope.adapters.sources.common.base import BatchSink, SourceBatch
 from skewscope.adapters.sources.common.communicators import CommunicatorMatcher, CommunicatorRank, rank_labels
 from skewscope.adapters.sources.common.file_tail import MAX_FILES, FileTail
+from skewscope.adapters.sources.common.polling import poll_files
 from skewscope.adapters.sources.common.senders import build_lookup, read_reports_for
 from skewscope.adapters.sources.common.series_mapper import SeriesMapper, SourceBatchBuilder
 from skewscope.kb.field_reader import FieldReader
@@ -86,14 +86,7 @@ class NcclInspectorSource:
     async def run(self, sink: BatchSink) -> None:
         """Reads until cancelled."""
         sink.follow(self.mapper.registry)
-        while True:
-            try:
-                if batch := await FILES.run(self.read):
-                    sink.put(batch)
-                sink.trouble = self._trouble()
-            except OSError as error:
-                sink.trouble = str(error)
-            await self.context.clock.sleep(self.settings.period)
+        await poll_files(sink, self.context, self.settings.period, lambda _: self.read(), self._trouble)
 
     def read(self) -> SourceBatch | None:
         """Returns the values since the last call.
