@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from skewscope.kb.document_lines import list_document_lines
 from skewscope.kb.line_patterns import (
     MAX_COLUMNS,
     POD_ENDING,
@@ -214,6 +215,11 @@ class LineReader:
             value = self._totals[key] = self._totals.get(key, 0.0) + value
         digit = factor * smallest_part(text) if what.step else 0.0
         return Reading(number.signal, value, labels, what.adds, digit)
+
+
+def list_lines(one: Format, text: str) -> list[str]:
+    """Returns the lines of a whole text that a format reads: those of the text, or those that its values give."""
+    return list_document_lines(text, one.records) if one.document else text.splitlines()
 
 
 def _own_labels(fields: tuple[tuple[str, FormatField], ...], found: Mapping[str, str]) -> dict[str, str]:

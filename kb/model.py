@@ -429,6 +429,10 @@ class Format:
     """Kind of inputs of a recording that several formats share; '' for `text`."""
     exporter: str = ""
     """The exporter that delivers the same signals live."""
+    document: bool = False
+    """Whether the text is JSON, YAML or XML, whose values are the lines."""
+    records: tuple[str, ...] = ()
+    """Of a document: lines that are put together from several values of one object."""
     file: str = ""
 
 

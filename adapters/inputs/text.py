@@ -4,11 +4,13 @@ The format of a file is the one that has the most lines at its begin; the label 
 Formats with a `kind` of their own are read as inputs of that kind, such as `step-log`, in the same way.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from typing import BinaryIO
 
+from skewscope.adapters.formats.bounded_json import count_parts
+from skewscope.adapters.formats.bounds import PARTS
 from skewscope.adapters.formats.log_envelope import unwrap_record
 from skewscope.adapters.formats.log_lines import decode_head, read_block_lines
 from skewscope.adapters.inputs import tqdm_log
@@ -22,8 +24,9 @@ from skewscope.adapters.inputs.step_lines import StepLines
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
 from skewscope.adapters.mapping.entities import DEVICE_LABELS, ENTITY_KINDS
+from skewscope.kb.document_lines import list_value_lines, parse_documents
 from skewscope.kb.known_events import known_events
-from skewscope.kb.line_reading import LineReader, LineReadings, Reading
+from skewscope.kb.line_reading import LineReader, LineReadings, Reading, list_lines
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import EVENT_PREFIX, Format
 from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
@@ -41,6 +44,8 @@ MAX_HEAD_BYTES = 8 << 20
 """The same, of a kind that is known."""
 MAX_GUESSED_BYTES = 1 << 18
 """The same, where nothing is known of it: bytes by which one is found or guessed."""
+MAX_DOCUMENT_BYTES = 32 << 20
+"""Bytes of a document that is read as a whole."""
 MAX_OVERLAP = 1 << 14
 """Bytes of a line that the end of a block cuts."""
 MAX_EXAMPLE = 160
@@ -65,10 +70,12 @@ def format_kinds() -> Mapping[str, tuple[Format, ...]]:
 @lru_cache(8)
 def choose_format(head: bytes) -> str:
     """Returns the id of the format of whose lines the most are in the first bytes of a file; '' for none."""
-    lines, fits = decode_head(head), []
-    whole = "\n".join(lines)
+    texts, fits = decode_head(head), []
+    documents = parse_documents("\n".join(texts))
     for one in known_formats().values():
+        lines = list_value_lines(documents, one.records) if one.document else texts
         reader, marks = _reader_of(one.id)
+        whole = "\n".join(lines)
         if marks and not any(mark in whole for mark in marks):
             continue
         reader.restart()
@@ -123,9 +130,25 @@ def read_kind(kind: str, file: BinaryIO, name: str, labels: Mapping[str, str]) -
     reader = TextReader(name, labels, chosen, [note])
     for line in decode_head(head):
         reader.times.learn_year(line)
-    for number, text in read_block_lines(file, name, head):
+    is_document = chosen is not None and chosen.document
+    for number, text in (
+        _document_lines(file, name, head, chosen) if is_document else read_block_lines(file, name, head)
+    ):
         reader.read_line(number, text)
     return reader.series()
+
+
+def _document_lines(file: BinaryIO, name: str, head: bytes, chosen: Format) -> Iterator[tuple[int, str]]:
+    """Yields the lines that the values of a document give.
+
+    Raises:
+        InputError: it is too large.
+    """
+    data = head + file.read(MAX_DOCUMENT_BYTES + 1)
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise InputError([Problem(name, 0, "", f"more than {MAX_DOCUMENT_BYTES} bytes", "a smaller document")])
+    PARTS.check(name, count_parts(data))
+    yield from enumerate(list_lines(chosen, data.decode("utf-8", "replace")), 1)
 
 
 @cache
@@ -174,7 +197,7 @@ class TextReader:
     def read_line(self, number: int, text: str) -> None:
         """Adds what a line says."""
         self._last_line, text = number, unwrap_record(text)
-        time = self.times.find(text)
+        time = None if self.format and self.format.document else self.times.find(text)
         if self._steps and time is not None:
             self._steps.steps.stamp = time
         found = tuple(self._lines.read(text)) if self._lines else ()

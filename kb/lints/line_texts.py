@@ -1,12 +1,12 @@
 """Lints of formats and events: their sample lines are their tests."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from skewscope.kb.entry_store import CatalogueEntry, EntryStore
 from skewscope.kb.event_reading import EventMatcher
 from skewscope.kb.line_patterns import MIN_MARK, PatternError
-from skewscope.kb.line_reading import LineReader, Reading, compile_line
+from skewscope.kb.line_reading import LineReader, Reading, compile_line, list_lines
 from skewscope.kb.lint import EntryProblems, Problems, catalogue_lint, entry_lint
 from skewscope.kb.model import Event, Format
 
@@ -78,7 +78,8 @@ def format_gives_what_its_samples_say(store: EntryStore) -> EntryProblems:
         assert isinstance(entry.value, Format)
         try:
             for number, sample in enumerate(entry.value.samples):
-                found = list(_readings(LineReader(entry.value, signals), sample.lines))
+                lines = list_lines(entry.value, sample.lines)
+                found = list(_readings(LineReader(entry.value, signals), lines))
                 for text in _differences(found, sample.gives):
                     yield entry.name, entry.document.problem(("samples", number), text, "what `gives` says")
             for number, text in enumerate(entry.value.others):
@@ -88,8 +89,8 @@ def format_gives_what_its_samples_say(store: EntryStore) -> EntryProblems:
             yield entry.name, entry.document.problem(("lines",), str(error), "signals and units of the catalogue")
 
 
-def _readings(reader: LineReader, lines: str) -> Iterator[Reading]:
-    for line in lines.splitlines():
+def _readings(reader: LineReader, lines: Iterable[str]) -> Iterator[Reading]:
+    for line in lines:
         for found in reader.read(line):
             yield from found.readings
 
