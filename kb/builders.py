@@ -221,6 +221,7 @@ def _count_of(event: Event) -> Signal:
             against=("nominal",),
             nominal=0,
             symptom=event.symptom or EVENT_SYMPTOM,
+            severity="critical" if event.severity == "fatal" else "",
             basis=event.basis,
         )
         if event.is_reported

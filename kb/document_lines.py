@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 import yaml
@@ -96,12 +96,12 @@ def _parse_xml(text: str) -> list[Any]:
     # No entity of its own: they could make a small text large.
     if "<!ENTITY" in text:
         return []
-    parser: XMLPullParser[tuple[str, Element]] = XMLPullParser(("start",))
+    parser: XMLPullParser[Any] = XMLPullParser(("start",))
     with suppress(ParseError):
         parser.feed(text.lstrip())
         # What is cut off has a root nevertheless.
-        for _, root in parser.read_events():
-            return [{root.tag: _of_element(root, 0)}]
+        _, root = cast("tuple[str, Element]", next(iter(parser.read_events())))
+        return [{root.tag: _of_element(root, 0)}]
     return []
 
 

@@ -20,6 +20,11 @@ class FoundEvent(NamedTuple):
     voids: bool = False
     """Whether it says so of such lines."""
 
+    def retracts(self, event: Event, labels: Mapping[str, str]) -> bool:
+        """Returns whether what a retraction says is of an event with some labels, or of a code of that event."""
+        is_of = event == self.event or event in self.event.by_code.values()
+        return is_of and all(labels.get(name, value) == value for name, value in self.labels.items())
+
 
 WORDS_AT_ONCE = 100
 """Texts of one expression: an automaton of RE2 for many more outgrows its memory and is a hundred times slower."""

@@ -157,6 +157,8 @@ class Judgement:
     """Id of the signal that rises where this one falls; '' where there is none."""
     symptom: str = ""
     """Id of the symptom that a bad deviation shows; '' where nothing is bad."""
+    severity: str = ""
+    """Severity of that symptom here, where it is worse than the symptom's own: critical of a fatal event; else ''."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class MessageReader:
         void = {one.event.id for one in self._retracted if one.voids}
         retracted = [one for one in self._retracted if one.event.id not in void]
         for (_, place), message in self._messages.items():
-            if not any(_retracts(one, message.event, dict(place)) for one in retracted):
+            if not any(one.retracts(message.event, dict(place)) for one in retracted):
                 yield dict(place), message
 
     def series(self, note: str = "") -> list[LabelledSeries]:
@@ -132,11 +132,6 @@ class _Message:
     number: int
     """Its line."""
     times: list[float] = field(default_factory=list)
-
-
-def _retracts(found: FoundEvent, event: Event, place: Mapping[str, str]) -> bool:
-    is_of = event == found.event or event in found.event.by_code.values()
-    return is_of and all(place.get(name, value) == value for name, value in found.labels.items())
 
 
 def with_messages(reader: SeriesReader) -> SeriesReader:

@@ -130,15 +130,15 @@ def read_kind(kind: str, file: BinaryIO, name: str, labels: Mapping[str, str]) -
     reader = TextReader(name, labels, chosen, [note])
     for line in decode_head(head):
         reader.times.learn_year(line)
-    is_document = chosen is not None and chosen.document
-    for number, text in (
-        _document_lines(file, name, head, chosen) if is_document else read_block_lines(file, name, head)
-    ):
+    lines = read_block_lines(file, name, head)
+    if chosen is not None and chosen.document:
+        lines = _document_lines(file, name, head, chosen)
+    for number, text in lines:
         reader.read_line(number, text)
     return reader.series()
 
 
-def _document_lines(file: BinaryIO, name: str, head: bytes, chosen: Format) -> Iterator[tuple[int, str]]:
+def _document_lines(file: BinaryIO, name: str, head: bytes, one: Format) -> Iterator[tuple[int, str]]:
     """Yields the lines that the values of a document give.
 
     Raises:
@@ -148,7 +148,7 @@ def _document_lines(file: BinaryIO, name: str, head: bytes, chosen: Format) -> I
     if len(data) > MAX_DOCUMENT_BYTES:
         raise InputError([Problem(name, 0, "", f"more than {MAX_DOCUMENT_BYTES} bytes", "a smaller document")])
     PARTS.check(name, count_parts(data))
-    yield from enumerate(list_lines(chosen, data.decode("utf-8", "replace")), 1)
+    yield from enumerate(list_lines(one, data.decode("utf-8", "replace")), 1)
 
 
 @cache

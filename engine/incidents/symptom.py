@@ -53,7 +53,9 @@ class SymptomState(IncidentState):
         self.primary, self.primary_entity = deviation, deviation.place
         self.condition = symptom_of(deviation, catalogue)
         entry = catalogue.symptoms.get(self.condition)
-        self.severity = SEVERITIES.index(entry.severity) if entry else 0
+        judged = (one.signal.judged for one in (deviation, *self.deviations.values()))
+        stated = {each.severity for each in judged if each and each.severity}
+        self.severity = max(map(SEVERITIES.index, {entry.severity, *stated} if entry else stated), default=0)
         self.members = frozenset(one.place for one in self.deviations.values())
 
     def worst(self) -> list[Deviation]:

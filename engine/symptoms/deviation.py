@@ -93,7 +93,8 @@ class Deviation:
         role = ROLES.index(judged.role) if judged is not None and judged.role in ROLES else len(ROLES)
         # What is seen of a place says more of it than what is not.
         role = len(ROLES) if self.direction == SILENT else role
-        return role, FORM_ORDER.index(self.form), -self.size, self.since, self.key
+        is_worse = judged is not None and bool(judged.severity)
+        return role, not is_worse, FORM_ORDER.index(self.form), -self.size, self.since, self.key
 
     def as_evidence(self) -> IncidentEvidence:
         """Returns it as evidence of an incident."""

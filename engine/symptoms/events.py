@@ -34,9 +34,14 @@ class EventReports:
         """Takes in the new messages, and forgets old ones at `t` seconds."""
         if not len(self.at):
             return
-        for cell, time in zip(new.cells.tolist(), new.time.tolist(), strict=True):
-            if self.cells.judgement(cell).role == "event":
+        for cell, time, value in zip(new.cells.tolist(), new.time.tolist(), new.value.tolist(), strict=True):
+            if self.cells.judgement(cell).role != "event":
+                continue
+            if value > 0:
                 self.since.setdefault(cell, time)
+            else:
+                # What was said before means nothing.
+                self.since.pop(cell, None)
         self.since = {cell: since for cell, since in self.since.items() if t - self.cells.time[cell] <= EVENT_S}
 
     def deviations(self) -> Iterator[Deviation]:

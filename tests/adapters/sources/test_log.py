@@ -102,3 +102,39 @@ def test_any_text_is_a_log(text, tmp_path):
     path = tmp_path / "x.log"
     path.write_text(text + "\n")
     assert log(path, from_start=True).read(1.0) is None
+
+
+STALL = "nfs: server 10.0.0.{server} not responding, still trying\n"
+ANSWERS = "nfs: server 10.0.0.{server} OK\n"
+SOCKET = "n0:1:1 [0] NCCL INFO Using network Socket\n"
+COMMUNICATOR = "n0:1:1 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes {nodes} localRanks 8 localRank 0 MNNVL 0\n"
+
+
+@pytest.mark.parametrize(
+    ("parts", "wanted"),
+    [
+        pytest.param([STALL.format(server=1), ANSWERS.format(server=1)], 0.0, id="it answers again"),
+        pytest.param([STALL.format(server=1), ANSWERS.format(server=2)], 1.0, id="another one answers"),
+        pytest.param(
+            [STALL.format(server=1), ANSWERS.format(server=1), STALL.format(server=1)], 1.0, id="and stalls again"
+        ),
+        pytest.param([SOCKET, COMMUNICATOR.format(nodes=1)], 0.0, id="NCCL within a node"),
+        pytest.param(
+            [SOCKET, COMMUNICATOR.format(nodes=1), COMMUNICATOR.format(nodes=2)], 1.0, id="over several as well"
+        ),
+        pytest.param(
+            [COMMUNICATOR.format(nodes=2), SOCKET, COMMUNICATOR.format(nodes=1)], 1.0, id="over several first"
+        ),
+    ],
+)
+def test_a_message_that_another_one_says_means_nothing_counts_no_more(tmp_path, parts, wanted):
+    path = tmp_path / "syslog"
+    path.write_text("")
+    source = log(path, (("node", "n0"),))
+    source.read(1.0)
+    newest = None
+    for second, part in enumerate(parts, 2):
+        with path.open("a") as file:
+            file.write(part)
+        newest = next(iter(counts(source.read(float(second))).values()), newest)
+    assert newest == wanted

@@ -50,3 +50,25 @@ def test_a_port_that_was_never_up_is_not_reported_while_data_comes():
     for _ in range(20):
         world.tick({("port.carrier", "port", f"n0/p{n}"): float(n > 0) for n in range(3)})
     assert not world.found()
+
+
+def test_a_message_that_was_retracted_is_no_longer_reported():
+    world = SymptomWorld()
+    stall = ("event.network_file_system_stall", "node", "n0")
+    world.tick({stall: 1.0})
+    assert world.found()
+    world.tick({stall: 0.0})
+    for _ in range(3):
+        world.tick({})
+    assert not world.detector.deviations
+    world.tick({stall: 1.0})
+    assert world.detector.deviations
+
+
+@pytest.mark.parametrize(("event", "severity"), [("nvidia_xid_79", "critical"), ("out_of_memory_kill", "warning")])
+def test_a_fatal_event_is_a_critical_incident(event, severity):
+    world = SymptomWorld()
+    kind, name = ("gpu", "n0/gpu0") if "xid" in event else ("node", "n0")
+    world.tick({(f"event.{event}", kind, name): 1.0})
+    (incident,) = world.incidents()
+    assert incident.severity == severity
