@@ -6,7 +6,7 @@ counted. Binary data and text without them pass as they are.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain
@@ -57,6 +57,12 @@ def count_strays() -> Iterator[dict[str, Counter[Kind]]]:
         yield counts
     finally:
         _counts.reset(token)
+
+
+def add_strays(counts: Mapping[str, Counter[Kind]]) -> None:
+    """Adds what was left out of texts in a block before to that of this one."""
+    if (own := _counts.get()) is not None:
+        own.update(counts)
 
 
 def describe_strays(counts: dict[str, Counter[Kind]]) -> str:

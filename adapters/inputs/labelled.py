@@ -146,9 +146,11 @@ def _read_artefact(
     registry: SeriesRegistry,
     names: MetricResolver,
 ) -> Block:
-    keep_prompts = reader_of(source).keeps_prompts
-    with open_stream(recording.resolve_path(source.path), max_bytes, keep_prompts=keep_prompts) as file:
-        series = read_series(file, recording.display_path(source.path), dict(source.labels))
+    path = recording.resolve_path(source.path)
+    series = recording.kept.take(source, path)
+    if series is None:
+        with open_stream(path, max_bytes, keep_prompts=reader_of(source).keeps_prompts) as file:
+            series = read_series(file, recording.display_path(source.path), dict(source.labels))
     return samples_to_block(series, source, registry, names)
 
 

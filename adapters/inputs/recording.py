@@ -25,6 +25,7 @@ from skewscope.adapters.formats.stray_text import count_strays, describe_strays
 from skewscope.adapters.inputs.bounded_registry import SERIES_HINT, BoundedRegistry
 from skewscope.adapters.inputs.byte_progress import ByteProgress, Progress, SharedCounter, count_bytes
 from skewscope.adapters.inputs.input_warnings import group_warnings, unread_text
+from skewscope.adapters.inputs.kept_series import KeptSeries
 from skewscope.adapters.inputs.merge import (
     InputSamples,
     MergedSamples,
@@ -90,6 +91,8 @@ class Recording:
     """Processes that may read the files of one input."""
     tick: float | None = TICK_S
     """Seconds of data that are judged at a time; None: chosen by the amount of data."""
+    kept: KeptSeries = field(default_factory=KeptSeries, compare=False, repr=False)
+    """Series that were read before the recording is loaded."""
 
     def resolve_path(self, path: str) -> Path:
         """Returns the absolute path of a path in the folder.
@@ -503,7 +506,9 @@ def _read_all(
     known = 0
     told = ByteProgress(progress, sum(sizes), recording.folder)
     found: dict[int, InputResult] = {}
-    for index, result in _read_inputs(partial(read_input, recording, names), inputs, sizes, workers, told):
+    for index, result in _read_inputs(
+        partial(read_input, recording, names), inputs, sizes, workers, told, recording.kept
+    ):
         known += len(result.samples.keys)
         KNOWN_SERIES.check(str(recording.path), known, SERIES_HINT)
         found[index] = replace(result, samples=spill.keep(result.samples, str(index)))
@@ -517,9 +522,10 @@ def _read_inputs(
     sizes: list[int],
     workers: int | None,
     told: ByteProgress,
+    kept: KeptSeries,
 ) -> Iterator[tuple[int, InputResult]]:
     """Yields (index, result) of each input as they become ready."""
-    alone = [n for n, source in enumerate(inputs) if reader_of(source).reads_in_parallel]
+    alone = [n for n, source in enumerate(inputs) if reader_of(source).reads_in_parallel or source in kept]
     rest = [n for n in range(len(inputs)) if n not in set(alone)]
     size = sum(sizes[n] for n in rest)
     if workers is None:

@@ -11,6 +11,7 @@ from skewscope.adapters.formats.bounds import KNOWN_SERIES, SERIES
 from skewscope.adapters.formats.compression import observe_bytes, open_stream
 from skewscope.adapters.formats.log_lines import file_stem
 from skewscope.adapters.formats.openmetrics_grammar import Labels
+from skewscope.adapters.formats.stray_text import count_strays
 from skewscope.adapters.inputs.bounded_registry import SERIES_HINT
 from skewscope.adapters.inputs.byte_progress import ByteProgress
 from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
@@ -143,7 +144,9 @@ def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan
             unknown[metric] += 1
     scan.unknown += unknown
     scan.known += len(found)
-    scan.found.append(_place_input(ScannedInput(source, found), static.get(ORIGIN_LABEL, "")))
+    placed = _place_input(ScannedInput(source, found), static.get(ORIGIN_LABEL, ""))
+    recording.kept.follow(source, placed.source)
+    scan.found.append(placed)
 
 
 def _place_input(scanned: ScannedInput, origin: str) -> ScannedInput:
@@ -254,9 +257,11 @@ def _list_series(source: Input, recording: Recording) -> Iterator[tuple[str, Map
         yield from reader.scan(source, recording)
     elif reader.read_series:
         path = recording.resolve_path(source.path)
-        with open_stream(path, keep_prompts=reader.keeps_prompts) as stream:
-            for one in reader.read_series(stream, recording.display_path(source.path), dict(source.labels)):
-                yield one.metric, dict(one.labels)
+        with count_strays() as strays, open_stream(path, keep_prompts=reader.keeps_prompts) as stream:
+            series = reader.read_series(stream, recording.display_path(source.path), dict(source.labels))
+        recording.kept.keep(source, path, series, strays)
+        for one in series:
+            yield one.metric, dict(one.labels)
 
 
 def _host_of_file(source: Input) -> str:

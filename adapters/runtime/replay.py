@@ -16,7 +16,7 @@ from skewscope.adapters.inputs.merge import drop_rival_engines
 from skewscope.adapters.inputs.recording import Recording, RecordingData, combine_results, load, open_recording
 from skewscope.adapters.mapping.engines import EngineLedger
 from skewscope.adapters.mapping.names import UnmappedMetric
-from skewscope.adapters.runtime.pace import choose_tick
+from skewscope.adapters.runtime.pace import choose_tick, work_seconds
 from skewscope.adapters.runtime.read_ahead import (
     FIRST_DEPTH,
     ReadAheadSamples,
@@ -47,9 +47,6 @@ MAX_GAP = 240.0
 MIN_MOMENTS = 10
 """Fewer readings are no past with which the newest one is compared, and no all-clear."""
 MAX_TICKS = 10_000_000
-TICK_COST_S, SIGNAL_COST_S, SERIES_COST_S = 0.7e-3, 0.1e-3, 12e-9
-"""Seconds of work of a tick, and for each signal and each series in it, on a fast machine: what is refused is too much
-on any (`bench/test_bench_large.py`, `bench/hostile_inputs.py`)."""
 OBJECTS_PER_COLLECTION = 250_000
 """New objects after which Python searches for garbage in cycles, of which a replay makes hardly any."""
 
@@ -234,7 +231,7 @@ def _play_while_reading(
         part = samples.take_samples(before, until)
         ends = list(tick_ends(RecordingData(part, samples.table, 0.0, 0.0, ""), recording, last))
         ticks, sampled = ticks + len(ends), sampled + len(part.tick_numbers(TICK_S))
-        if ticks > MAX_TICKS or _work_seconds(sampled, samples.table) > most_seconds:
+        if ticks > MAX_TICKS or work_seconds(sampled, samples.table) > most_seconds:
             raise NotConcurrentError  # `replay` tells how much it is
         for t, block in zip(ends, part.cut(ends, start), strict=True):
             if not player.leave_out(t, block):
@@ -260,18 +257,12 @@ def _check_work(loaded: RecordingData, recording: Recording, most_seconds: float
         return
     sampled = loaded.samples.tick_numbers(recording.tick or TICK_S)
     ticks = sum(1 for _ in tick_ends(loaded, recording)) if every_tick else len(sampled)
-    seconds, series = _work_seconds(ticks, loaded.table), len(loaded.table.keys)
+    seconds, series = work_seconds(ticks, loaded.table), len(loaded.table.keys)
     if seconds > most_seconds:
         found = f"about {seconds:.0f} s of work ({ticks} ticks of {series} series)"
         raised = f"{WORK_SECONDS.variable}={2 * math.ceil(seconds)} allows more."
         hint = f"Give a shorter span, with start and end or --from and --to. {raised}"
         raise InputError([Problem(str(recording.path), 0, "", found, f"at most {most_seconds:g} s", hint)])
-
-
-def _work_seconds(ticks: int, table: SeriesTable) -> float:
-    """Returns the seconds of work that so many ticks of some series take, on a fast machine."""
-    signals = len({key.signal for key in table.keys})
-    return ticks * (TICK_COST_S + signals * SIGNAL_COST_S + len(table.keys) * SERIES_COST_S)
 
 
 def _count_by_reason(unmapped: tuple[UnmappedMetric, ...]) -> dict[str, int]:
