@@ -4,8 +4,9 @@
 be missing, `...` passes over anything, blanks match any number of blanks, a double quote matches a single one as well,
 blanks before a number do not matter.
 A doubled brace or bracket is one of the text.
-A field is a word, or a number where the format says what it measures. No repetition is nested, so the time of a match
-grows with the square of a line's length at most, and lines are cut to `MAX_COLUMNS`.
+A field is a word, or a number where the format says what it measures. The language is a safe subset of expressions: no
+repetition is nested, what `...` passes over is never looked at again, and few fields touch one another, so the time of
+a match grows with the square of a line's length at most, and lines are cut to `MAX_COLUMNS`.
 """
 
 import re
@@ -51,6 +52,10 @@ TOKEN = re.compile(
     r"(?P<double><<|>>|\{\{|\}\})|<(?P<field>[a-z][a-z0-9_]*)>|(?P<open>\{)|(?P<close>\})|(?P<any>\.\.\.)|(?P<blank>\s+)"
     r"|(?P<quote>\")"
 )
+MAX_TOUCHING = 2
+"""Fields in a row of which none ends where the next begins: each more multiplies the ways to divide a line."""
+ENDS_OF_WORDS = ",;|[](){}'\""
+"""Beside blanks, what no word contains."""
 MIN_MARK = 3
 """Characters of the literal text by which lines are passed over before they are matched."""
 
@@ -142,25 +147,25 @@ def compile_pattern(text: str, shapes: Shapes = (), *, whole: bool = False) -> L
     Raises:
         PatternError: it is not well formed.
     """
-    known, fields, parts, literal, literals = dict(shapes), [], [], "", [""]
+    known, fields, literal, literals = dict(shapes), list[str](), "", [""]
+    _check_touching(text, known)
+    parts = _Expression()
     runs: list[list[str]] = [[]]
     depth = position = 0
     for token in TOKEN.finditer(text):
         plain = text[position : token.start()]
         position = token.end()
-        parts.append(re.escape(plain))
+        parts.add(re.escape(plain))
         literals[-1] += plain if not depth else ""
         runs[-1].append(plain if not depth else "")
         if name := token["field"]:
             if name in fields:
                 raise PatternError(f"the field <{name}> stands twice, once was expected")
             fields.append(name)
-            shape = known.get(name, "word")
             # Programs pad numbers to a width.
-            padding = PADDING if shape == "number" and token.start() else ""
-            parts.append(f"{padding}(?P<{name}>{SHAPES[shape]})")
+            parts.add_field(name, known.get(name, "word"), PADDING if token.start() else "")
         elif token["double"]:
-            parts.append(re.escape(token["double"][0]))
+            parts.add(re.escape(token["double"][0]))
             literals[-1] += token["double"][0] if not depth else ""
             runs[-1].append(token["double"][0] if not depth else "")
             continue
@@ -168,28 +173,96 @@ def compile_pattern(text: str, shapes: Shapes = (), *, whole: bool = False) -> L
             depth += 1 if token["open"] else -1
             if depth not in (0, 1):
                 raise PatternError("braces inside braces, or one without its other end")
-            parts.append("(?:" if token["open"] else ")?")
+            parts.open_option() if token["open"] else parts.close_option()
+        elif token["any"]:
+            parts.add_gap(ANYTHING)
         else:
-            parts.append(ANYTHING if token["any"] else "[\"']" if token["quote"] else r"\s+")
+            parts.add("[\"']" if token["quote"] else r"\s++")
         literals.append("")
         if token["blank"] and not depth:
             runs[-1].append(BLANK)
         else:
             runs.append([])
     literal = text[position:]
-    parts.append(re.escape(literal))
+    parts.add(re.escape(literal))
     literals[-1] += literal if not depth else ""
     runs[-1].append(literal if not depth else "")
     if depth:
         raise PatternError("an opening brace without its end")
-    body = "".join(parts)
     if not any(part.strip() for part in (*literals, *fields)):
         raise PatternError("no text and no field")
     mark, lead = max(literals, key=len), literals[0]
-    expression = re.compile(rf"^\s*{body}\s*$" if whole else _bounded(text, body))
+    begin, end = (r"^\s*", r"\s*$") if whole else _bounds(text)
     words = _words(max(runs, key=lambda run: len("".join(run).strip())))
     lead = lead if len(lead) >= MIN_MARK and not whole else ""
+    expression = re.compile(begin + parts.finish(end))
     return LinePattern(expression, mark if len(mark) >= MIN_MARK else "", tuple(fields), words, lead)
+
+
+def _check_touching(text: str, shapes: Mapping[str, str]) -> None:
+    """Raises PatternError where fields follow one another of which it is not clear where each ends."""
+    touching = end = 0
+    for token in TOKEN.finditer(text):
+        between = text[end : token.start()]
+        if token["any"] or token["blank"] or any(sign in between for sign in ENDS_OF_WORDS):
+            touching = 0
+        if token["field"]:
+            is_number = shapes.get(token["field"]) == "number"
+            touching = 0 if is_number and between else touching + 1
+            if touching > MAX_TOUCHING:
+                what = f"<{token['field']}> behind {MAX_TOUCHING} more fields without a blank or a comma between them"
+                raise PatternError(what)
+        end = token.end()
+
+
+class _Expression:
+    """The expression of a pattern, in which a match takes a time that grows with the square of a line's length.
+
+    What follows a gap, up to the next one, is found where it stands first and is not looked for again: a later place
+    leaves less for the rest. So gaps do not multiply the places that are tried.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._is_open = [False]
+        """Whether a gap has begun, in the pattern and in the option that is open."""
+
+    def add(self, text: str) -> None:
+        self._parts.append(text)
+
+    def add_field(self, name: str, shape: str, padding: str) -> None:
+        field = f"(?P<{name}>{SHAPES[shape]})"
+        if shape == "text":
+            # It begins with no blank, which what stands before it must leave.
+            self.add(r"(?=\S)" if self._is_open[-1] else "")
+            self.add_gap(field)
+        else:
+            self.add(f"{padding}{field}" if shape == "number" else field)
+
+    def add_gap(self, expression: str) -> None:
+        """Adds what matches as few characters as possible, of any kind."""
+        self._close_gap()
+        self._is_open[-1] = True
+        self.add(f"(?>{expression}")
+
+    def open_option(self) -> None:
+        self.add("(?:")
+        self._is_open.append(False)
+
+    def close_option(self) -> None:
+        self._close_gap()
+        self._is_open.pop()
+        self.add(")?")
+
+    def finish(self, end: str) -> str:
+        """Returns the expression, which ends with another one."""
+        self.add(end)
+        self._close_gap()
+        return "".join(self._parts)
+
+    def _close_gap(self) -> None:
+        self.add(")" if self._is_open[-1] else "")
+        self._is_open[-1] = False
 
 
 def _words(run: list[str]) -> str:
@@ -198,8 +271,8 @@ def _words(run: list[str]) -> str:
     return r"[ \t]+".join(map(re.escape, text.split(BLANK))) if len(text) >= MIN_MARK else ""
 
 
-def _bounded(text: str, body: str) -> str:
-    """Returns an expression that does not begin or end inside a word."""
+def _bounds(text: str) -> tuple[str, str]:
+    """Returns expressions before and behind a pattern, by which it does not begin or end inside a word."""
     begin = r"(?<![\w.])" if text[:1].isalnum() or text[:1] == "<" else ""
     end = r"(?!\w|\.\d)" if text[-1:] == ">" else r"(?!\w)" if text[-1:].isalnum() else ""
-    return f"{begin}{body}{end}"
+    return begin, end
