@@ -58,7 +58,7 @@ def open_entry_store(folder: Path | None = None, shown: str = "") -> EntryStore:
     for kind in KINDS:
         paths = _entry_paths(root / kind, f"{shown}/{kind}", problems)
         names[kind] = frozenset(path.stem for path in paths)
-        entries += [e for path in paths if (e := _read_entry(path, kind, f"{shown}/{kind}/{path.name}", problems))]
+        entries += [e for path in paths if (e := read_entry(path, kind, f"{shown}/{kind}/{path.name}", problems))]
     version = _read_version(root / VERSION_FILE, f"{shown}/{VERSION_FILE}", problems)
     return EntryStore(shown, tuple(entries), MappingProxyType(names), tuple(problems), version)
 
@@ -67,7 +67,7 @@ def read_signals(root: Path) -> tuple[tuple[EntryValue, ...], tuple[Problem, ...
     """Returns the signals in a folder of entries, and their problems; reads no other kind."""
     problems: list[Problem] = []
     paths = _entry_paths(root / "signals", "kb/signals", problems)
-    found = [e for path in paths if (e := _read_entry(path, "signals", f"kb/signals/{path.name}", problems))]
+    found = [e for path in paths if (e := read_entry(path, "signals", f"kb/signals/{path.name}", problems))]
     return tuple(entry.value for entry in found), tuple(problems)
 
 
@@ -100,7 +100,8 @@ def _entry_paths(folder: Path, shown: str, problems: list[Problem]) -> list[Path
     return sound[:MAX_FILES]
 
 
-def _read_entry(path: Path, kind: str, shown: str, problems: list[Problem]) -> CatalogueEntry | None:
+def read_entry(path: Path, kind: str, shown: str, problems: list[Problem]) -> CatalogueEntry | None:
+    """Returns the entry in a file, which problems call `shown`; None, and its problems added, where it is faulty."""
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:

@@ -147,56 +147,24 @@ def compile_pattern(text: str, shapes: Shapes = (), *, whole: bool = False) -> L
     Raises:
         PatternError: it is not well formed.
     """
-    known, fields, literal, literals = dict(shapes), list[str](), "", [""]
+    known = dict(shapes)
     _check_touching(text, known)
-    parts = _Expression()
-    runs: list[list[str]] = [[]]
-    depth = position = 0
+    made, position = _PatternBuilder(), 0
     for token in TOKEN.finditer(text):
-        plain = text[position : token.start()]
+        made.add_text(text[position : token.start()])
         position = token.end()
-        parts.add(re.escape(plain))
-        literals[-1] += plain if not depth else ""
-        runs[-1].append(plain if not depth else "")
-        if name := token["field"]:
-            if name in fields:
-                raise PatternError(f"the field <{name}> stands twice, once was expected")
-            fields.append(name)
-            # Programs pad numbers to a width.
-            parts.add_field(name, known.get(name, "word"), PADDING if token.start() else "")
-        elif token["double"]:
-            parts.add(re.escape(token["double"][0]))
-            literals[-1] += token["double"][0] if not depth else ""
-            runs[-1].append(token["double"][0] if not depth else "")
-            continue
-        elif token["open"] or token["close"]:
-            depth += 1 if token["open"] else -1
-            if depth not in (0, 1):
-                raise PatternError("braces inside braces, or one without its other end")
-            parts.open_option() if token["open"] else parts.close_option()
-        elif token["any"]:
-            parts.add_gap(ANYTHING)
+        if token["double"]:
+            made.add_text(token["double"][0])
         else:
-            parts.add("[\"']" if token["quote"] else r"\s++")
-        literals.append("")
-        if token["blank"] and not depth:
-            runs[-1].append(BLANK)
-        else:
-            runs.append([])
-    literal = text[position:]
-    parts.add(re.escape(literal))
-    literals[-1] += literal if not depth else ""
-    runs[-1].append(literal if not depth else "")
-    if depth:
-        raise PatternError("an opening brace without its end")
-    if not any(part.strip() for part in (*literals, *fields)):
-        raise PatternError("no text and no field")
-    mark, lead = max(literals, key=len), literals[0]
+            made.add_token(token, known)
+    made.add_text(text[position:])
+    made.check()
     begin, end = (r"^\s*", r"\s*$") if whole else _bounds(text)
-    words = _words(max(runs, key=lambda run: len("".join(run).strip())))
-    lead = lead if len(lead) >= MIN_MARK and not whole else ""
-    expression = re.compile(begin + parts.finish(end))
-    return LinePattern(expression, mark if len(mark) >= MIN_MARK else "", tuple(fields), words, lead)
+    expression = re.compile(begin + made.finish(end))
+    mark, lead = max(made.literals, key=len), "" if whole else made.literals[0]
+    words = _words(max(made.runs, key=lambda run: len("".join(run).strip())))
+    mark, lead = (text if len(text) >= MIN_MARK else "" for text in (mark, lead))
+    return LinePattern(expression, mark, tuple(made.fields), words, lead)
 
 
 def _check_touching(text: str, shapes: Mapping[str, str]) -> None:
@@ -215,7 +183,7 @@ def _check_touching(text: str, shapes: Mapping[str, str]) -> None:
         end = token.end()
 
 
-class _Expression:
+class _PatternBuilder:
     """The expression of a pattern, in which a match takes a time that grows with the square of a line's length.
 
     What follows a gap, up to the next one, is found where it stands first and is not looked for again: a later place
@@ -223,45 +191,91 @@ class _Expression:
     """
 
     def __init__(self) -> None:
+        self.fields: list[str] = []
+        self.literals = [""]
+        """Texts that each matching line contains."""
+        self.runs: list[list[str]] = [[]]
+        """The same with the blanks between them, as BLANK."""
         self._parts: list[str] = []
         self._is_open = [False]
         """Whether a gap has begun, in the pattern and in the option that is open."""
 
-    def add(self, text: str) -> None:
-        self._parts.append(text)
+    def add_text(self, text: str) -> None:
+        """Adds literal text."""
+        self._parts.append(re.escape(text))
+        if len(self._is_open) == 1:
+            self.literals[-1] += text
+            self.runs[-1].append(text)
 
-    def add_field(self, name: str, shape: str, padding: str) -> None:
-        field = f"(?P<{name}>{SHAPES[shape]})"
-        if shape == "text":
-            # It begins with no blank, which what stands before it must leave.
-            self.add(r"(?=\S)" if self._is_open[-1] else "")
-            self.add_gap(field)
+    def add_token(self, token: re.Match[str], shapes: Mapping[str, str]) -> None:
+        """Adds what is no text.
+
+        Raises:
+            PatternError: it must not stand there.
+        """
+        if name := token["field"]:
+            # Programs pad numbers to a width.
+            self._add_field(name, shapes.get(name, "word"), PADDING if token.start() else "")
+        elif token["open"]:
+            self._open_option()
+        elif token["close"]:
+            self._close_option()
+        elif token["any"]:
+            self._add_gap(ANYTHING)
         else:
-            self.add(f"{padding}{field}" if shape == "number" else field)
+            self._parts.append("[\"']" if token["quote"] else r"\s++")
+        self.literals.append("")
+        if token["blank"] and len(self._is_open) == 1:
+            self.runs[-1].append(BLANK)
+        else:
+            self.runs.append([])
 
-    def add_gap(self, expression: str) -> None:
-        """Adds what matches as few characters as possible, of any kind."""
-        self._close_gap()
-        self._is_open[-1] = True
-        self.add(f"(?>{expression}")
-
-    def open_option(self) -> None:
-        self.add("(?:")
-        self._is_open.append(False)
-
-    def close_option(self) -> None:
-        self._close_gap()
-        self._is_open.pop()
-        self.add(")?")
+    def check(self) -> None:
+        """Raises PatternError where the pattern has not ended, or is empty."""
+        if len(self._is_open) > 1:
+            raise PatternError("an opening brace without its end")
+        if not any(part.strip() for part in (*self.literals, *self.fields)):
+            raise PatternError("no text and no field")
 
     def finish(self, end: str) -> str:
         """Returns the expression, which ends with another one."""
-        self.add(end)
+        self._parts.append(end)
         self._close_gap()
         return "".join(self._parts)
 
+    def _add_field(self, name: str, shape: str, padding: str) -> None:
+        if name in self.fields:
+            raise PatternError(f"the field <{name}> stands twice, once was expected")
+        self.fields.append(name)
+        field = f"(?P<{name}>{SHAPES[shape]})"
+        if shape == "text":
+            # It begins with no blank, which what stands before it must leave.
+            self._parts.append(r"(?=\S)" if self._is_open[-1] else "")
+            self._add_gap(field)
+        else:
+            self._parts.append(f"{padding}{field}" if shape == "number" else field)
+
+    def _add_gap(self, expression: str) -> None:
+        """Adds what matches as few characters as possible, of any kind."""
+        self._close_gap()
+        self._is_open[-1] = True
+        self._parts.append(f"(?>{expression}")
+
+    def _open_option(self) -> None:
+        if len(self._is_open) > 1:
+            raise PatternError("braces inside braces")
+        self._parts.append("(?:")
+        self._is_open.append(False)
+
+    def _close_option(self) -> None:
+        if len(self._is_open) == 1:
+            raise PatternError("a closing brace without an opening one")
+        self._close_gap()
+        self._is_open.pop()
+        self._parts.append(")?")
+
     def _close_gap(self) -> None:
-        self.add(")" if self._is_open[-1] else "")
+        self._parts.append(")" if self._is_open[-1] else "")
         self._is_open[-1] = False
 
 

@@ -24,7 +24,7 @@ WORD = re.compile(r"[A-Za-z][A-Za-z_]{2,}")
 EXPECTED = "metrics, a table with a column of times, or a log, an output or a trace of a known tool"
 METRICS_COMMAND = "curl -s http://localhost:9400/metrics > page.prom"
 METRICS_HINT = (
-    f"`{METRICS_COMMAND}` writes what an exporter shows now (at its own address); `skewscope kb list formats` lists "
+    f"`{METRICS_COMMAND}` writes what an exporter shows now (at its own address); `skewscope formats list` lists "
     "texts that are read, and docs/in-hand.md all kinds."
 )
 TABLE_HINT = "Is it a table? Then name its column of times `time`."

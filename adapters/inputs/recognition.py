@@ -7,6 +7,8 @@ from pathlib import Path, PurePosixPath
 from skewscope.adapters.formats.bounds import INPUTS
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.inputs.input_warnings import problem_text
+from skewscope.adapters.inputs.known_formats import KIND as TEXT
+from skewscope.adapters.inputs.known_formats import known_formats
 from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind
 from skewscope.adapters.inputs.nearest_kind import EXPECTED, METRICS_HINT, explain_refusal
 from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers
@@ -88,6 +90,8 @@ def find_kind(path: Path, ahead: LookAhead | None = None) -> str:
     first, last = ([one for one in readers if one[1].is_fallback == late] for late in (False, True))
     with open_stream(path) as stream, open_stream(path, keep_prompts=True) as whole:
         heads = {False: stream.read(HEAD_BYTES), True: whole.read(HEAD_BYTES)}
+        if own := known_formats().choose_own(heads[True]):
+            return own.kind or TEXT
         fitting = (kind for kind, reader in first if reader.recognise(heads[reader.keeps_prompts], path.name))
         if kind := next(fitting, ""):
             return kind

@@ -6,7 +6,7 @@ Formats with a `kind` of their own are read as inputs of that kind, such as `ste
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import BinaryIO
 
 from skewscope.adapters.formats.bounded_json import count_parts
@@ -17,6 +17,7 @@ from skewscope.adapters.inputs import tqdm_log
 from skewscope.adapters.inputs.counter_dumps import UNNAMED_DEVICE, parse_dump_name
 from skewscope.adapters.inputs.file_origin import OWN_TIME, find_node, find_server, join_notes, own_time
 from skewscope.adapters.inputs.guessed_format import GUESSED_ID, Guess, guess_format
+from skewscope.adapters.inputs.known_formats import CLOCK_PARTS, KIND, known_formats
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, metric_of
 from skewscope.adapters.inputs.reader import InputReader
@@ -24,18 +25,12 @@ from skewscope.adapters.inputs.step_lines import StepLines
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
 from skewscope.adapters.mapping.entities import DEVICE_LABELS, ENTITY_KINDS
-from skewscope.kb.document_lines import list_value_lines, parse_documents
 from skewscope.kb.known_events import known_events
 from skewscope.kb.line_reading import LineReader, LineReadings, Reading, list_lines
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import EVENT_PREFIX, Format
 from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
 
-KIND = "text"
-MARK_WEIGHT, NUMBER_WEIGHT, STEP_WEIGHT = 1, 1000, 10_000
-"""How well a line fits a format: a little where it gives nothing, better with numbers, best with the time of a step."""
-CLOCK_PARTS = frozenset(("elapsed", "job_mean", "job_rate"))
-STEP_TIMES = frozenset(("duration", "mean", "window", "rate")) | CLOCK_PARTS
 HEAD_BYTES = 1 << 16
 """Bytes at the begin of a file by which its format is chosen."""
 HEAD_LINES = 400
@@ -52,63 +47,17 @@ MAX_EXAMPLE = 160
 """Characters of a line of a format that a message shows."""
 
 
-@cache
-def known_formats() -> Mapping[str, Format]:
-    """Returns the formats by id."""
-    return catalogue().formats
-
-
-@cache
-def format_kinds() -> Mapping[str, tuple[Format, ...]]:
-    """Returns the formats of each kind of input."""
-    found: dict[str, list[Format]] = {KIND: []}
-    for one in known_formats().values():
-        found.setdefault(one.kind or KIND, []).append(one)
-    return {kind: tuple(formats) for kind, formats in found.items()}
-
-
-@lru_cache(8)
-def choose_format(head: bytes) -> str:
-    """Returns the id of the format of whose lines the most are in the first bytes of a file; '' for none."""
-    texts, fits = decode_head(head), []
-    documents = parse_documents("\n".join(texts))
-    for one in known_formats().values():
-        lines = list_value_lines(documents, one.records) if one.document else texts
-        reader, marks = _reader_of(one.id)
-        whole = "\n".join(lines)
-        if marks and not any(mark in whole for mark in marks):
-            continue
-        reader.restart()
-        weights = [(sum(map(_weigh, reader.read(line))), -number) for number, line in enumerate(lines)]
-        if weight := sum(each for each, _ in weights):
-            fits.append((weight, next(place for each, place in weights if each), one.id))
-    return max(fits)[2] if fits else ""
-
-
-@cache
-def _reader_of(id_: str) -> tuple[LineReader, tuple[str, ...]]:
-    """Returns the reader of a format, to be restarted, and texts of which each line that it reads has one."""
-    reader = LineReader(known_formats()[id_], catalogue().signals)
-    return reader, reader.marks
-
-
-def _weigh(found: LineReadings) -> int:
-    if not found.readings or found.evaluation:
-        return MARK_WEIGHT if found.is_mark else 0
-    return STEP_WEIGHT if STEP_TIMES & found.steps().keys() else NUMBER_WEIGHT
-
-
 def is_of_kind(kind: str, head: bytes, _name: str = "") -> bool:
     """Returns whether the first bytes of a file have lines of a format of a kind."""
-    id_ = choose_format(head)
-    return bool(id_) and (known_formats()[id_].kind or KIND) == kind
+    chosen = known_formats().choose(head)
+    return chosen is not None and (chosen.kind or KIND) == kind
 
 
 def recognise(head: bytes, name: str) -> bool:
     """Returns whether the first bytes of a file have lines of a format, or messages that are known."""
     lines = decode_head(head)[:HEAD_LINES]
     is_known = is_of_kind(KIND, head, name) or any(known_events().find(line) for line in lines)
-    if is_known or choose_format(head):
+    if is_known or known_formats().choose(head):
         return is_known
     # Progress bars look like lines that repeat, and have a reader of their own.
     return guess_format(lines) is not None and not tqdm_log.recognise(head, name)
@@ -314,21 +263,23 @@ def _find_format(file: BinaryIO, kind: str, name: str, given: str) -> tuple[byte
     Raises:
         InputError: the label `format` names none.
     """
-    if given and given not in known_formats():
+    known = known_formats()
+    if given and given not in known.by_id:
         found = f"the format {given!r:.60}"
-        raise InputError([Problem(name, 0, "format", found, "a format of `skewscope kb list formats`")])
+        raise InputError([Problem(name, 0, "format", found, "a format of `skewscope formats list`")])
     head = block = file.read(HEAD_BYTES)
-    of_kind = [one.id for one in format_kinds()[kind]]
-    wanted = {given} if given else set(of_kind)
+    of_kind = known.by_kind[kind]
+    wanted = [known.by_id[given]] if given else of_kind
     most = MAX_GUESSED_BYTES if kind == KIND else MAX_HEAD_BYTES
-    while block and (chosen := given or choose_format(block)) not in wanted and len(head) < most:
+    chosen = None
+    while block and (chosen := wanted[0] if given else known.choose(block)) not in wanted and len(head) < most:
         more = file.read(HEAD_BYTES)
         head += more
         block = block[block.rfind(b"\n") + 1 :][-MAX_OVERLAP:] + more if more else b""
     if block and chosen in wanted:
-        return head, known_formats()[chosen], ""
+        return head, chosen, ""
     if kind != KIND:
-        return head, known_formats()[of_kind[0]], ""
+        return head, of_kind[0], ""
     guess = _guess(head, name)
     if guess is None:
         return head, None, ""
@@ -352,7 +303,7 @@ def guess_format_of(file: BinaryIO, name: str, labels: Mapping[str, str]) -> Gue
 
 def _reader(kind: str) -> InputReader:
     """Returns the reader of inputs of the formats of a kind."""
-    formats = format_kinds()[kind]
+    formats = [one for one in catalogue().formats.values() if one.kind == kind]
     marks = {mark.encode() for one in formats for mark in LineReader(one, catalogue().signals).marks or ("\n",)}
     return artefact_reader(
         join_names(sorted({one.name[0].lower() + one.name[1:] for one in formats}), len(formats)),
@@ -368,11 +319,11 @@ def _reader(kind: str) -> InputReader:
 @cache
 def format_readers() -> Mapping[str, InputReader]:
     """Returns the readers of the formats that have a kind of their own, by kind."""
-    return {kind: _reader(kind) for kind in format_kinds() if kind != KIND}
+    return {kind: _reader(kind) for kind in sorted({one.kind for one in catalogue().formats.values()} - {""})}
 
 
 READER = artefact_reader(
-    "text in a format of the catalogue (`skewscope kb list formats`), or with messages that it knows",
+    "text in a format of the catalogue (`skewscope formats list`), or with messages that it knows",
     partial(read_kind, KIND),
     recognise,
     placed_by_name=True,

@@ -204,7 +204,7 @@ def _guessed_format(draft: "DraftRecording") -> str:
             if guess is not None:
                 return render_format(guess)
     found = "no text whose format was guessed"
-    hint = "Formats that are known are files to copy and edit: `skewscope kb list formats`."
+    hint = "Formats that are known are files to copy and edit: `skewscope formats list`."
     raise InputError([Problem(str(recording.path), 0, "--save-format", found, "one", hint)])
 
 

@@ -10,8 +10,8 @@ import pytest
 from skewscope.adapters.inputs import in_hand
 from skewscope.adapters.inputs.in_hand import list_in_hand
 from skewscope.adapters.inputs.in_hand_page import format_page
+from skewscope.adapters.inputs.known_formats import known_formats
 from skewscope.adapters.inputs.recognition import find_inputs
-from skewscope.adapters.inputs.text import choose_format
 from skewscope.kb.loader import catalogue
 
 ALL = {one.kind: one for one in list_in_hand()}
@@ -24,7 +24,7 @@ def check_is_read(one, path):
         (source,) = find_inputs([path], path.parent).inputs
         assert source.kind == one.kind
         return
-    assert choose_format(path.read_bytes()) == one.kind
+    assert known_formats().choose(path.read_bytes()).id == one.kind
 
 
 @pytest.mark.parametrize("one", TEXTS, ids=lambda one: one.kind)

@@ -222,7 +222,7 @@ def test_times_in_many_forms(text, seconds):
 
 
 def test_an_unknown_format_is_refused_with_the_list_of_them():
-    with pytest.raises(InputError, match="kb list formats"):
+    with pytest.raises(InputError, match="formats list"):
         input_readers()["text"].read_series(io.BytesIO(b"x\n"), "x", {"format": "no-such"})
 
 

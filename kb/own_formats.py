@@ -1,0 +1,87 @@
+"""Formats of a user: a folder of files, or one file, read beside those of the catalogue.
+
+They are files of others, so number and size are bounded; the language of patterns bounds the time of a match.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from skewscope.kb.entry_store import CatalogueEntry, read_entry
+from skewscope.kb.format_samples import find_sample_problems
+from skewscope.kb.model import Catalogue, Format
+from skewscope.kb.problems import InputError, Problem
+
+FORMATS_VARIABLE = "SKEWSCOPE_FORMATS"
+"""Environment variable with the folder, which processes that read in parallel inherit."""
+ENDINGS = (".yaml", ".yml")
+MAX_FORMATS = 500
+"""Formats of a user: each is compared with the begin of each text."""
+MAX_LISTED = 10_000
+"""Files of a folder that are looked at, of whatever kind."""
+HINT = "kb/schema/format.md says what a format holds; `skewscope kb new format ID` writes an empty one."
+
+
+def read_formats(place: Path, known: Catalogue) -> tuple[Format, ...]:
+    """Returns the formats in a folder, or that of a file, in the order of their ids.
+
+    Args:
+        place: the folder; other files than those of formats are ignored in it.
+        known: the catalogue, whose signals they name; a format with an id of it stands in place of that one.
+
+    Raises:
+        InputError: all problems of all formats.
+    """
+    problems: list[Problem] = []
+    found: dict[str, Format] = {}
+    for path in _format_paths(place):
+        for one in _read_format(path, known, problems):
+            if one.id in found:
+                expected = f"an id of its own: {found[one.id].file} has it as well"
+                problems.append(Problem(str(path), 1, "id", repr(one.id), expected))
+            found[one.id] = one
+    if problems:
+        raise InputError(problems)
+    return tuple(found[id_] for id_ in sorted(found))
+
+
+def _read_format(path: Path, known: Catalogue, problems: list[Problem]) -> Iterator[Format]:
+    """Yields the format in a file, nothing where it has problems, which are added."""
+    entry = read_entry(path, "formats", str(path), problems)
+    if entry is None:
+        return
+    wrong = tuple(_find_problems(entry, known))
+    problems += wrong
+    if not wrong and isinstance(entry.value, Format):
+        yield entry.value
+
+
+def _find_problems(entry: CatalogueEntry, known: Catalogue) -> Iterator[Problem]:
+    assert isinstance(entry.value, Format)
+    kinds = sorted({one.kind for one in known.formats.values()} - {""})
+    if entry.value.kind and entry.value.kind not in kinds:
+        yield entry.document.problem(("kind",), repr(entry.value.kind), f"none, or one of {', '.join(kinds)}")
+    yield from find_sample_problems(entry, known.signals)
+
+
+def _format_paths(place: Path) -> list[Path]:
+    """Returns the files of formats in a folder, sorted.
+
+    Raises:
+        InputError: there are none, or too many.
+    """
+    expected = f"a folder with files ending in {ENDINGS[0]}, or such a file"
+    try:
+        if not place.is_dir():
+            return [place]
+        listed = list(islice(place.iterdir(), MAX_LISTED + 1))
+        found = [path for path in listed if path.suffix in ENDINGS and path.name[0] != "." and path.is_file()]
+    except OSError as error:
+        raise InputError([Problem(str(place), 0, "", str(error.strerror), expected, HINT)]) from None
+    if len(listed) > MAX_LISTED:
+        raise InputError([Problem(str(place), 0, "", f"more than {MAX_LISTED} files", f"at most {MAX_LISTED}")])
+    if len(found) > MAX_FORMATS:
+        raise InputError([Problem(str(place), 0, "", f"{len(found)} formats", f"at most {MAX_FORMATS}")])
+    if not found:
+        raise InputError([Problem(str(place), 0, "", "no format", expected, HINT)])
+    return sorted(found)
