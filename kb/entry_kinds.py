@@ -13,6 +13,8 @@ MAX_FILES = 20_000
 
 
 VERSION_FILE = "catalogue.yaml"
+FORMATS_VARIABLE = "SKEWSCOPE_FORMATS"
+"""Environment variable with a user's own formats, a folder or a file, which processes that read in parallel inherit."""
 
 
 def is_version(text: str) -> bool:

@@ -12,11 +12,11 @@ from skewscope.kb.format_samples import find_sample_problems
 from skewscope.kb.model import Catalogue, Format
 from skewscope.kb.problems import InputError, Problem
 
-FORMATS_VARIABLE = "SKEWSCOPE_FORMATS"
-"""Environment variable with the folder, which processes that read in parallel inherit."""
 ENDINGS = (".yaml", ".yml")
 MAX_FORMATS = 500
 """Formats of a user: each is compared with the begin of each text."""
+MAX_TOTAL = 8 << 20
+"""Bytes of all of them."""
 MAX_LISTED = 10_000
 """Files of a folder that are looked at, of whatever kind."""
 HINT = "kb/schema/format.md says what a format holds; `skewscope kb new format ID` writes an empty one."
@@ -84,4 +84,6 @@ def _format_paths(place: Path) -> list[Path]:
         raise InputError([Problem(str(place), 0, "", f"{len(found)} formats", f"at most {MAX_FORMATS}")])
     if not found:
         raise InputError([Problem(str(place), 0, "", "no format", expected, HINT)])
+    if (total := sum(path.stat().st_size for path in found)) > MAX_TOTAL:
+        raise InputError([Problem(str(place), 0, "", f"{total} bytes of formats", f"at most {MAX_TOTAL}")])
     return sorted(found)

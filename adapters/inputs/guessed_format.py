@@ -20,6 +20,7 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Format, FormatField, FormatLine, FormatSample
 
 GUESSED_ID = "guessed"
+SLUG = re.compile(r"(?=.{1,60}$)[a-z0-9]+(?:-[a-z0-9]+)*")
 MIN_ROWS = 3
 """Lines of a kind that repeat."""
 MIN_READ = 0.9
@@ -97,10 +98,11 @@ def guess_format(lines: Sequence[str], file: str = "") -> Guess | None:
     return None
 
 
-def render_format(guess: Guess) -> str:
-    """Returns a guessed format as the text of a file, to be edited."""
+def render_format(guess: Guess, id_: str = GUESSED_ID) -> str:
+    """Returns a guessed format as the text of a file, to be edited; `id_` counts where it can be an id."""
     empty: tuple[object, ...] = ("", False, (), {})
     fields = asdict(guess.format) | {"lines": [], "samples": []}
+    fields["id"] = id_ if SLUG.fullmatch(id_) else GUESSED_ID
     del fields["file"]
     for line in guess.format.lines:
         whats = {name: {k: v for k, v in asdict(what).items() if v not in empty} for name, what in line.fields.items()}

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.kb.document_lines import list_value_lines, parse_documents
+from skewscope.kb.entry_kinds import FORMATS_VARIABLE
 from skewscope.kb.line_reading import LineReader, LineReadings
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Format
-from skewscope.kb.own_formats import FORMATS_VARIABLE, read_formats
+from skewscope.kb.own_formats import read_formats
 
 KIND = "text"
 """Kind of inputs of the formats that name no other one."""

@@ -16,7 +16,7 @@ from skewscope.adapters.formats.log_lines import decode_head, read_block_lines
 from skewscope.adapters.inputs import tqdm_log
 from skewscope.adapters.inputs.counter_dumps import UNNAMED_DEVICE, parse_dump_name
 from skewscope.adapters.inputs.file_origin import OWN_TIME, find_node, find_server, join_notes, own_time
-from skewscope.adapters.inputs.guessed_format import GUESSED_ID, Guess, guess_format
+from skewscope.adapters.inputs.guessed_format import Guess, guess_format
 from skewscope.adapters.inputs.known_formats import CLOCK_PARTS, KIND, known_formats
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, metric_of
@@ -297,8 +297,8 @@ def guess_format_of(file: BinaryIO, name: str, labels: Mapping[str, str]) -> Gue
     Raises:
         InputError: a label or the file has no valid value.
     """
-    head, chosen, _ = _find_format(file, KIND, name, labels.get("format", ""))
-    return None if chosen is None or chosen.id != GUESSED_ID else _guess(head, name)
+    head, _, what = _find_format(file, KIND, name, labels.get("format", ""))
+    return _guess(head, name) if what else None
 
 
 def _reader(kind: str) -> InputReader:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skewscope.tui.cli.options import json_option, load_catalogue, parse_time
+from skewscope.tui.cli.options import formats_option, json_option, load_catalogue, parse_time
 from skewscope.tui.cli.simulate import MeasureCommand
 from skewscope.tui.cli.terminal import (
     EXIT_OK,
@@ -54,6 +54,7 @@ class BacktestCommandOptions:
 @click.option("--since", type=parse_time, metavar="TIME", help="Only data from this time on.")
 @click.option("--until", type=parse_time, metavar="TIME", help="Only data up to this time.")
 @click.option("--topology", type=FILE, metavar="FILE", help="Topology of what is no recording (default: inferred).")
+@formats_option
 @click.option("--token-file", type=FILE, metavar="FILE", help="File with a bearer token for a server.")
 @click.option(
     "--workers", type=click.IntRange(1, 256), help="Processes (default: one per core, fewer for little data)."

@@ -6,7 +6,7 @@ import click
 
 from skewscope.adapters.runtime.watchdog import bound_work
 from skewscope.kb.problems import NothingKnownError
-from skewscope.tui.cli.options import json_option, load_catalogue
+from skewscope.tui.cli.options import formats_option, json_option, load_catalogue
 from skewscope.tui.cli.reports import ReportCommand
 from skewscope.tui.cli.terminal import (
     EXIT_OK,
@@ -26,6 +26,7 @@ SIDE = click.Path(path_type=Path)
 @click.command("compare", cls=ReportCommand)
 @click.argument("before", type=SIDE, metavar="BEFORE")
 @click.argument("after", type=SIDE, metavar="AFTER")
+@formats_option
 @click.option("--no-progress", is_flag=True, help="Hide the progress bar.")
 @json_option
 @click.pass_context

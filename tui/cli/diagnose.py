@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.adapters.runtime.watchdog import bound_memory, bound_work
+from skewscope.kb.entry_kinds import FORMATS_VARIABLE
 from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
-from skewscope.tui.cli.options import json_option, load_catalogue, parse_time, why_option
+from skewscope.tui.cli.options import formats_option, json_option, load_catalogue, parse_time, why_option
 from skewscope.tui.cli.reports import ReportCommand, html_report
 from skewscope.tui.cli.terminal import (
     EXIT_OK,
@@ -99,6 +100,7 @@ class DiagnoseOptions:
     metavar="SECONDS",
     help="Judge each so many seconds of data (default: 1; more where there is much).",
 )
+@formats_option
 @click.option("--no-progress", is_flag=True, help="Hide the progress bar.")
 @json_option
 @why_option
@@ -180,14 +182,16 @@ def _prepare(
         folder = given.save or Path(stack.enter_context(TemporaryDirectory(prefix="skewscope-"))) / "redacted"
         return redact_recording(draft, folder)
     if given.save_format:
-        write_output(_guessed_format(draft), given.save_format)
+        write_output(_guessed_format(draft, given.save_format.stem), given.save_format)
     if given.save:
         save_recording(draft, given.save)
     return draft
 
 
-def _guessed_format(draft: "DraftRecording") -> str:
+def _guessed_format(draft: "DraftRecording", file_id: str) -> str:
     """Returns the text of the format that was guessed for the first input without a known one.
+
+    Its id is the name of the file, where that can be one.
 
     Raises:
         InputError: none was guessed.
@@ -202,7 +206,7 @@ def _guessed_format(draft: "DraftRecording") -> str:
             with open_stream(recording.resolve_path(source.path), keep_prompts=True) as file:
                 guess = guess_format_of(file, recording.display_path(source.path), dict(source.labels))
             if guess is not None:
-                return render_format(guess)
+                return render_format(guess, file_id)
     found = "no text whose format was guessed"
     hint = "Formats that are known are files to copy and edit: `skewscope formats list`."
     raise InputError([Problem(str(recording.path), 0, "--save-format", found, "one", hint)])
@@ -328,7 +332,8 @@ def _answer(
     if given.html and history is not None:
         write_output(_page(title, history, outcome), given.html)
     if given.save:
-        click.echo(text.sanitise(f"Saved: skewscope replay {given.save}"), err=True)
+        own = os.environ.get(FORMATS_VARIABLE)
+        click.echo(text.sanitise(f"Saved: skewscope replay {given.save}{f' --formats {own}' if own else ''}"), err=True)
     return outcome
 
 

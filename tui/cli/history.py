@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem
-from skewscope.tui.cli.options import json_option, load_catalogue, parse_time
+from skewscope.tui.cli.options import formats_option, json_option, load_catalogue, parse_time
 from skewscope.tui.cli.terminal import SuggestingGroup, clear_progress, print_json, print_lines, progress_bar
 from skewscope.tui.render.text import line
 
@@ -95,6 +95,7 @@ def views(as_json: bool) -> None:
 @history.command("export")
 @click.argument("where", nargs=-1, required=True, metavar="WHERE...")
 @click.option("--to", "folder", type=FOLDER, default=Path("history"), show_default=True, help="Folder of the history.")
+@formats_option
 @click.option("--samples", is_flag=True, help="Write every sample as well, for questions about telemetry.")
 @click.option(
     "--topology", type=FILE, metavar="FILE", help="Topology of a controller's store, or of what is no recording."

@@ -32,6 +32,7 @@ from skewscope.tui.cli import (
 from skewscope.tui.cli.catalogue import kb
 from skewscope.tui.cli.options import (
     check_choices,
+    formats_option,
     json_option,
     load_catalogue,
     parse_time,
@@ -216,6 +217,7 @@ cli.add_command(diagnose.diagnose)
 
 @cli.command("replay", cls=DiagnoseCommand)
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING...")
+@formats_option
 @json_option
 @why_option
 @click.option(

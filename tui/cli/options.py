@@ -1,5 +1,6 @@
 """Options and arguments that several commands share, and the values that they accept."""
 
+import os
 import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from skewscope.kb.entry_kinds import FORMATS_VARIABLE
 from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
 
 if TYPE_CHECKING:
@@ -39,14 +41,50 @@ def output_option(command: CommandT) -> CommandT:
 
 
 def recording_option(command: CommandT) -> CommandT:
-    """Add `--replay PATH`."""
+    """Add `--replay PATH` and `--formats DIR`."""
     what = "Folder of a recording (default: the built-in demo)."
-    return click.option("--replay", "recording", type=click.Path(path_type=Path), metavar="PATH", help=what)(command)
+    option = click.option("--replay", "recording", type=click.Path(path_type=Path), metavar="PATH", help=what)
+    return option(formats_option(command))
 
 
 def recording_argument(command: CommandT) -> CommandT:
-    """Add the argument `[RECORDING]`."""
-    return click.argument("recording", required=False, type=click.Path(path_type=Path), metavar="[RECORDING]")(command)
+    """Add the argument `[RECORDING]` and `--formats DIR`."""
+    path = click.Path(path_type=Path)
+    argument = click.argument("recording", required=False, type=path, metavar="[RECORDING]")
+    return argument(formats_option(command))
+
+
+def formats_option(command: CommandT) -> CommandT:
+    """Add `--formats DIR`: for as long as the command runs, its processes read texts by these formats as well."""
+    what = f"Read texts by your own formats too: a folder of files, or one (or the variable {FORMATS_VARIABLE})."
+    option = click.option(
+        "--formats",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        envvar=FORMATS_VARIABLE,
+        is_eager=True,
+        expose_value=False,
+        callback=_use_formats,
+        help=what,
+    )
+    return option(command)
+
+
+def _use_formats(ctx: click.Context, _option: click.Parameter, place: Path | None) -> None:
+    if place is None:
+        return
+    from skewscope.kb.own_formats import read_formats  # noqa: PLC0415
+
+    read_formats(place, load_catalogue())
+    before = os.environ.get(FORMATS_VARIABLE)
+    os.environ[FORMATS_VARIABLE] = str(place.resolve())
+    ctx.call_on_close(lambda: _restore_variable(before))
+
+
+def _restore_variable(before: str | None) -> None:
+    os.environ.pop(FORMATS_VARIABLE, None)
+    if before is not None:
+        os.environ[FORMATS_VARIABLE] = before
 
 
 def parse_time(text: str) -> float:

@@ -8,7 +8,7 @@ import click
 from skewscope.kb.problems import SkewscopeError
 from skewscope.tui.cli.controller import FILE
 from skewscope.tui.cli.controller_client import ControllerAddress, ask_controller, connection_options
-from skewscope.tui.cli.options import json_option, parse_duration
+from skewscope.tui.cli.options import formats_option, json_option, parse_duration
 from skewscope.tui.cli.terminal import clear_progress, print_json, print_lines, progress_bar
 
 SHADOW_PATH = "/api/v1/actions/shadow"
@@ -18,6 +18,7 @@ WEEK = 7 * 86400.0
 @click.command("shadow")
 @connection_options
 @click.argument("recording", metavar="[RECORDING]", required=False, type=click.Path(path_type=Path))
+@formats_option
 @click.option("--config", "path", type=FILE, metavar="FILE", help="A controller's config: its targets and limits.")
 @click.option(
     "--since", "seconds", type=parse_duration, default="7d", show_default=True, metavar="TIME", help="How far back."

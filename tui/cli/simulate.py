@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem
-from skewscope.tui.cli.options import check_choices, json_option, load_catalogue
+from skewscope.tui.cli.options import check_choices, formats_option, json_option, load_catalogue
 from skewscope.tui.cli.terminal import clear_progress, print_json, print_lines, progress_bar
 from skewscope.tui.render.text import line
 
@@ -234,6 +234,7 @@ def _episode_line(episode: "Episode") -> "Line":
 
 @click.command("assess", cls=MeasureCommand)
 @click.argument("recordings", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[RECORDING]...")
+@formats_option
 @click.option(
     "--condition", "conditions", multiple=True, metavar="ID", help="Conditions to test (default: all that have rules)."
 )

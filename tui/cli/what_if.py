@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from skewscope.tui.cli.options import json_option, load_catalogue, parse_time
+from skewscope.tui.cli.options import formats_option, json_option, load_catalogue, parse_time
 from skewscope.tui.cli.reports import ReportCommand
 from skewscope.tui.cli.terminal import EXIT_OK, EXIT_PROBLEMS, clear_progress, print_json, print_lines, progress_bar
 
@@ -22,6 +22,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--without", "dropped", multiple=True, metavar="SIGNAL[@ENTITY]", help="Suppose that it was not seen; repeatable."
 )
+@formats_option
 @click.option("--rule", type=FILE, metavar="FILE", help="Suppose this version of a rule among the installed ones.")
 @click.option("--since", type=parse_time, metavar="TIME", help="Only data from this time on.")
 @click.option("--until", type=parse_time, metavar="TIME", help="Only data up to this time.")
