@@ -13,15 +13,6 @@ RELATIVE = 1e-9
 """Part of a number by which a sample may differ from what its lines give."""
 
 
-def find_sample_problems(entry: CatalogueEntry, signals: Mapping[str, Signal]) -> Iterator[Problem]:
-    """Yields the problems of a format's patterns, signals and units; without any, those of its samples."""
-    assert isinstance(entry.value, Format)
-    wrong = [*find_pattern_problems(entry), *_find_signal_problems(entry, signals)]
-    yield from wrong
-    if not wrong:
-        yield from compare_samples(entry, signals)
-
-
 def find_pattern_problems(entry: CatalogueEntry) -> Iterator[Problem]:
     """Yields the patterns of a format that are not well formed, or do not have the fields that are described."""
     assert isinstance(entry.value, Format)
@@ -33,7 +24,8 @@ def find_pattern_problems(entry: CatalogueEntry) -> Iterator[Problem]:
             yield entry.document.problem(at, str(error), "text with fields such as <name>")
 
 
-def _find_signal_problems(entry: CatalogueEntry, signals: Mapping[str, Signal]) -> Iterator[Problem]:
+def find_signal_problems(entry: CatalogueEntry, signals: Mapping[str, Signal]) -> Iterator[Problem]:
+    """Yields the fields of a format of which there is no signal, or whose unit is none of it."""
     assert isinstance(entry.value, Format)
     for number, line in enumerate(entry.value.lines):
         for name, what in line.fields.items():

@@ -167,6 +167,30 @@ def compile_pattern(text: str, shapes: Shapes = (), *, whole: bool = False) -> L
     return LinePattern(expression, mark, tuple(made.fields), words, lead)
 
 
+def find_fitting_begin(text: str, shapes: Shapes, line: str) -> tuple[float, str, int]:
+    """Returns the longest begin of a pattern that a line matches, to say where it stops fitting.
+
+    Args:
+        text: the pattern, which is well formed.
+        shapes: those of its fields.
+        line: the line.
+
+    Returns:
+        The part of the pattern's characters in that begin, the rest of the pattern, the column where the match ends.
+    """
+    ends, depth = [], 0
+    for token in TOKEN.finditer(text):
+        ends += [] if depth else [token.start()]
+        depth += bool(token["open"]) - bool(token["close"])
+        ends += [] if depth else [token.end()]
+    for end in sorted({*ends} - {0}, reverse=True):
+        begin = text[:end]
+        made = compile_pattern(begin, shapes) if begin.strip() else None
+        if made and made.mark and (match := made.search(line)):
+            return end / len(text), text[end:], match.end()
+    return 0.0, text, 0
+
+
 def _check_touching(text: str, shapes: Mapping[str, str]) -> None:
     """Raises PatternError where fields follow one another of which it is not clear where each ends."""
     touching = end = 0

@@ -74,6 +74,8 @@ class LineReadings(NamedTuple):
     """Column at which the pattern begins."""
     evaluation: str = ""
     """during or end, of an evaluation; '' of anything else."""
+    line: int = 0
+    """Place of the line of the format, from 0."""
 
     def steps(self) -> dict[str, Reading]:
         """Returns the parts of a step that the line has, by name."""
@@ -99,6 +101,7 @@ class _Number:
 
 @dataclass(frozen=True, slots=True)
 class _CompiledLine:
+    place: int
     line: FormatLine
     pattern: LinePattern | TablePattern
     parts: PartPatterns | None
@@ -132,7 +135,7 @@ class LineReader:
         Raises:
             PatternError: a pattern, a unit or a signal's id is wrong.
         """
-        self._lines = [_compile(line, signals) for line in one.lines]
+        self._lines = [_compile(place, line, signals) for place, line in enumerate(one.lines)]
         self._held: dict[str, str] = {}
         self._section = ""
         self._has_better = False
@@ -193,7 +196,7 @@ class LineReader:
         readings = tuple(reading for reading in numbers if reading is not None)
         gives = any(what.signal or what.step or what.time for what in one.line.fields.values())
         is_mark = not (gives or one.line.section) or (bool(one.line.table) and not found)
-        return LineReadings(readings, labels, time, is_mark, begin, one.line.evaluation)
+        return LineReadings(readings, labels, time, is_mark, begin, one.line.evaluation, one.place)
 
     def _read_number(self, number: _Number, found: Mapping[str, str], labels: Mapping[str, str]) -> Reading | None:
         """Returns the number of a field in the signal's unit; None where it has none, as `N/A`."""
@@ -271,7 +274,7 @@ def smallest_part(number: str) -> float:
     return float(10.0 ** -len(digits)) * (10.0 ** int(power) if power.lstrip("+-").isdigit() else 1.0)
 
 
-def _compile(line: FormatLine, signals: Mapping[str, Signal]) -> _CompiledLine:
+def _compile(place: int, line: FormatLine, signals: Mapping[str, Signal]) -> _CompiledLine:
     pattern, parts = compile_line(line)
     fields = line.fields.items()
     units = {what.unit_of: name for name, what in fields if what.unit_of}
@@ -289,6 +292,7 @@ def _compile(line: FormatLine, signals: Mapping[str, Signal]) -> _CompiledLine:
         if what.signal or what.step
     )
     return _CompiledLine(
+        place,
         line,
         pattern,
         parts,
@@ -305,7 +309,7 @@ def compile_line(line: FormatLine) -> tuple[LinePattern | TablePattern, PartPatt
     Raises:
         PatternError: one is not well formed, or has fields that are not described, or lacks described ones.
     """
-    shapes = _shapes(line.fields)
+    shapes = line_shapes(line.fields)
     if bool(line.table) == bool(line.pattern):
         raise PatternError("a pattern and a table, or none of them")
     pattern = (
@@ -346,14 +350,14 @@ def compile_unless(event: Event) -> tuple[tuple[LinePattern, ...], tuple[LinePat
 
 
 def _compile_all(event: Event, texts: Iterable[str]) -> tuple[LinePattern, ...]:
-    shapes = _shapes(event.fields)
+    shapes = line_shapes(event.fields)
     patterns = tuple(compile_pattern(text, shapes) for text in texts)
     if unknown := {name for pattern in patterns for name in pattern.fields} - event.fields.keys():
         raise PatternError(f"the field <{min(unknown)}>, which `fields` does not describe")
     return patterns
 
 
-def _shapes(fields: Mapping[str, FormatField]) -> Shapes:
+def line_shapes(fields: Mapping[str, FormatField]) -> Shapes:
     """Returns the shape of each field: as it says, else a number where it is measured, a word where it is not."""
     found = {}
     for name, what in fields.items():

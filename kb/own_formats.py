@@ -3,12 +3,11 @@
 They are files of others, so number and size are bounded; the language of patterns bounds the time of a match.
 """
 
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from skewscope.kb.entry_store import CatalogueEntry, read_entry
-from skewscope.kb.format_samples import find_sample_problems
+from skewscope.kb.entry_store import read_entry
+from skewscope.kb.format_samples import compare_samples, find_pattern_problems, find_signal_problems
 from skewscope.kb.model import Catalogue, Format
 from skewscope.kb.problems import InputError, Problem
 
@@ -35,33 +34,36 @@ def read_formats(place: Path, known: Catalogue) -> tuple[Format, ...]:
     problems: list[Problem] = []
     found: dict[str, Format] = {}
     for path in _format_paths(place):
-        for one in _read_format(path, known, problems):
-            if one.id in found:
-                expected = f"an id of its own: {found[one.id].file} has it as well"
-                problems.append(Problem(str(path), 1, "id", repr(one.id), expected))
+        one, wrong = open_format(path, known)
+        problems += wrong
+        if one and one.id in found:
+            expected = f"an id of its own: {found[one.id].file} has it as well"
+            problems.append(Problem(str(path), 1, "id", repr(one.id), expected))
+        elif one:
             found[one.id] = one
     if problems:
         raise InputError(problems)
     return tuple(found[id_] for id_ in sorted(found))
 
 
-def _read_format(path: Path, known: Catalogue, problems: list[Problem]) -> Iterator[Format]:
-    """Yields the format in a file, nothing where it has problems, which are added."""
+def open_format(path: Path, known: Catalogue) -> tuple[Format | None, tuple[Problem, ...]]:
+    """Returns the format in a file, None where nothing can be read by it, and its problems.
+
+    One whose samples alone are wrong can be tried on a text.
+    """
+    problems: list[Problem] = []
     entry = read_entry(path, "formats", str(path), problems)
     if entry is None:
-        return
-    wrong = tuple(_find_problems(entry, known))
-    problems += wrong
-    if not wrong and isinstance(entry.value, Format):
-        yield entry.value
-
-
-def _find_problems(entry: CatalogueEntry, known: Catalogue) -> Iterator[Problem]:
+        return None, tuple(problems)
     assert isinstance(entry.value, Format)
     kinds = sorted({one.kind for one in known.formats.values()} - {""})
     if entry.value.kind and entry.value.kind not in kinds:
-        yield entry.document.problem(("kind",), repr(entry.value.kind), f"none, or one of {', '.join(kinds)}")
-    yield from find_sample_problems(entry, known.signals)
+        expected = f"none, or one of {', '.join(kinds)}"
+        problems.append(entry.document.problem(("kind",), repr(entry.value.kind), expected))
+    problems += [*find_pattern_problems(entry), *find_signal_problems(entry, known.signals)]
+    if problems:
+        return None, tuple(problems)
+    return entry.value, tuple(compare_samples(entry, known.signals))
 
 
 def _format_paths(place: Path) -> list[Path]:

@@ -113,9 +113,11 @@ class TextReader:
     labels: Mapping[str, str]
     format: Format | None
     notes: list[str] = field(default_factory=list)
+    collector: SeriesCollector | None = None
+    """Takes the samples; None for one of its own."""
 
     def __post_init__(self) -> None:
-        self._collector = SeriesCollector(self.file)
+        self._collector = self.collector or SeriesCollector(self.file)
         self._lines = LineReader(self.format, catalogue().signals) if self.format else None
         self.times = LineTimes(self.labels, self.file, own_time(self.file))
         self._place, unnamed = self._find_place()

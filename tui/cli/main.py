@@ -20,6 +20,7 @@ from skewscope.tui.cli import (
     compare,
     controller,
     diagnose,
+    formats,
     history,
     reports,
     rules,
@@ -379,6 +380,7 @@ cli.add_command(store.audit)
 cli.add_command(silences.silence)
 cli.add_command(actions.act)
 cli.add_command(topology.topology)
+cli.add_command(formats.formats)
 cli.add_command(kb)
 cli.add_command(rules.rules)
 cli.add_command(agent.agent)
