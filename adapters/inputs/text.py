@@ -79,20 +79,26 @@ def read_kind(kind: str, file: BinaryIO, name: str, labels: Mapping[str, str]) -
     reader = TextReader(name, labels, chosen, [note])
     for line in decode_head(head):
         reader.times.learn_year(line)
-    lines = read_block_lines(file, name, head)
-    if chosen is not None and chosen.document:
-        lines = _document_lines(file, name, head, chosen)
-    for number, text in lines:
+    for number, text in list_text_lines(file, name, head, chosen):
         reader.read_line(number, text)
     return reader.series()
 
 
-def _document_lines(file: BinaryIO, name: str, head: bytes, one: Format) -> Iterator[tuple[int, str]]:
-    """Yields the lines that the values of a document give.
+def list_text_lines(file: BinaryIO, name: str, head: bytes, one: Format | None) -> Iterator[tuple[int, str]]:
+    """Yields (number, text) of the lines of a text, or of those that the values of a document give.
+
+    Args:
+        file: the text.
+        name: its name, for messages.
+        head: bytes that were read of it before.
+        one: its format, which says whether it is a document.
 
     Raises:
         InputError: it is too large.
     """
+    if one is None or not one.document:
+        yield from read_block_lines(file, name, head)
+        return
     data = head + file.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
         raise InputError([Problem(name, 0, "", f"more than {MAX_DOCUMENT_BYTES} bytes", "a smaller document")])

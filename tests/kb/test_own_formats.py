@@ -1,7 +1,5 @@
 """Formats of users: read from a folder or a file, in place of those of the catalogue, refused with line and reason."""
 
-import os
-
 import pytest
 
 from skewscope.kb.line_patterns import PatternError, compile_pattern, find_fitting_begin
@@ -50,9 +48,9 @@ def test_a_folder_and_a_file_are_read(tmp_path):
 
 def test_links_are_followed_as_mounted_maps_need_it(tmp_path):
     (tmp_path / "..data").mkdir()
-    os.symlink(write(tmp_path / "..data"), tmp_path / "odd.yaml")
-    os.symlink(tmp_path / "loop.yaml", tmp_path / "loop.yaml")
-    os.symlink("/dev/zero", tmp_path / "endless.yaml")
+    (tmp_path / "odd.yaml").symlink_to(write(tmp_path / "..data"))
+    (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
+    (tmp_path / "endless.yaml").symlink_to("/dev/zero")
     assert [one.id for one in read_formats(tmp_path, catalogue())] == ["odd"]
 
 
@@ -60,7 +58,7 @@ def test_links_are_followed_as_mounted_maps_need_it(tmp_path):
     ("before", "after", "wanted"),
     [
         ("place: job", "place: moon", ["odd.yaml:6: place: found text ('moon')", "expected one of"]),
-        ("<n> took", "<m> took", ["odd.yaml:8: lines[0].pattern: found the field <m>, which `fields` does not describe"]),
+        ("<n> took", "<m> took", ["odd.yaml:8: lines[0].pattern: found the field <m>, which `fields` does not"]),
         ("unit: ms", "unit: GiB", ["odd.yaml:11: lines[0].fields.ms: found the unit 'GiB' where 's' is expected"]),
         ("{step: number}", "{signal: no.such}", ["odd.yaml:10: lines[0].fields.n: found the signal 'no.such'"]),
         ("value: 3}", "value: 4}", ["odd.yaml:13: samples[0]: found no {'signal': 'step number', 'value': 4}"]),
