@@ -16,7 +16,7 @@ from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.request_fields import READ_ONLY, meaning_of, server_name
 from skewscope.adapters.inputs.request_rows import NAN, RequestCollector, ServedRequest, outcome_of
 from skewscope.adapters.inputs.text_times import LineTimes
-from skewscope.kb.problems import InputError, Problem
+from skewscope.kb.problems import InputError, NothingKnownError, Problem
 
 MAX_LINE = 4000
 """Characters of a line that are read."""
@@ -148,7 +148,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     """Returns the series of the servers that answered the requests of a log.
 
     Raises:
-        InputError: no line is of a request, or none says how long it took.
+        InputError: no line is of a request; NothingKnownError: none says how long it took.
     """
     lines = ((number, text) for number, text in read_lines(file, name) if text)
     first = [line for _, line in zip(range(100), lines, strict=False)]
@@ -169,8 +169,8 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
             else:
                 collector.left_out += 1
     if not len(collector):
-        what = f"no line that says how long a request took, among {collector.left_out} of requests"
-        raise InputError([Problem(name, 0, "", what, "durations, such as $request_time", HINT)])
+        what = f"no line that says how long a request took, among {collector.left_out} of requests: too little to judge"
+        raise NothingKnownError([Problem(name, 0, "", what, "durations, such as $request_time", HINT)])
     collector.notes += [f"{others} lines of something else are left out" if others else ""]
     collector.notes += ["" if form.read else "its lines state no durations: only answers and failures are counted"]
     return collector.series()

@@ -98,17 +98,18 @@ def draft_recording(
     names = MetricResolver(catalogue(), Topology(), raw.mapping)
     scan = scan_inputs(raw, names, progress)
     skipped = tuple(_mark_named((*found.skipped, *unplaced, *scan.unread), paths, folder))
+    note = join_notes(*scan.read_as_text)
     told = [*_named_nodes(scan), *_named_runs(scan), *told]
     if topology:
         readable = replace(raw, inputs=_keep_readable(raw, scan))
-        return DraftRecording(readable, text, (*told, *years), scan.unknown, skipped, "", False)
+        return DraftRecording(readable, text, (*told, *years), scan.unknown, skipped, note, False)
     draft = infer_topology(scan.series)
     draft.assumptions = [*told, *_without_own_labels(draft, scan), *years]
     _check_found(draft, paths, scan, raw)
     text = render_draft(draft)
     read, digest = parse_topology_file(text, TOPOLOGY_FILE)
     whole = replace(raw, topology=read, topology_hash=digest, inputs=tuple(scan.inputs))
-    return DraftRecording(whole, text, tuple(draft.assumptions), scan.unknown, skipped)
+    return DraftRecording(whole, text, tuple(draft.assumptions), scan.unknown, skipped, note)
 
 
 def _mark_named(skipped: Sequence[SkippedFile], paths: Sequence[Path], folder: Path) -> Iterator[SkippedFile]:

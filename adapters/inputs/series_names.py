@@ -28,6 +28,8 @@ RUN = re.compile(r"(?P<run>.{1,200}?) - (?P<name>[^\s].*)")
 """`run - metric`, as W&B heads its columns."""
 GPU_IN_PLACE = re.compile(r"\bgpu[ _#:=-]*(\d{1,3})\b", re.IGNORECASE)
 NUMBERED = re.compile(r"\d{1,4}")
+NEUTRAL_BEGIN = re.compile(r"(?:system[/.]|(?:train|training|trainer|perf|timing)[_/. -](?=\w))", re.IGNORECASE)
+"""What stands before names and says nothing of what they measure."""
 RUN_GPU = re.compile(r"gpu\.(\d{1,3})\.gpu")
 """What W&B calls the utilisation of a GPU."""
 HOST = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,250}\w)?(?::\d{1,5})?")
@@ -94,7 +96,7 @@ def is_known_metric(name: str) -> bool:
 
 def find_titled_signal(title: str) -> str:
     """Returns the signal that the words of a title or name mean; '' for none."""
-    bare = title.removeprefix("system/").removeprefix("system.")
+    bare = NEUTRAL_BEGIN.sub("", title)
     for text in (bare, (PATH_END.search(bare) or [""])[0]):
         if signal := find_signal(split_name(text)):
             return signal

@@ -30,6 +30,8 @@ from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.engine.model.topology_file import NODE_WITHOUT
 from skewscope.kb.problems import InputError, NothingKnownError
 
+TEXT_KIND = "text"
+"""The kind that reads any text."""
 SELF_PLACED = frozenset(("pod", "rank", "group", "replica"))
 """Labels that place a series without a host."""
 
@@ -73,6 +75,8 @@ class SeriesScan:
     """Number of series of known metrics."""
     unread: list[SkippedFile] = field(default_factory=list)
     """Files in folders that look like a known kind but cannot be read."""
+    read_as_text: list[str] = field(default_factory=list)
+    """Why files that look like a known kind are read as any text is."""
 
     @property
     def inputs(self) -> list[Input]:
@@ -113,7 +117,7 @@ def scan_inputs(
         told.begin(source.path, size)
         try:
             with observe_bytes(told.add):
-                _scan_input(source, recording, names, scan)
+                _scan_or_read_text(source, recording, names, scan)
         except InputError as error:
             if not source.is_found:
                 raise
@@ -127,6 +131,25 @@ def scan_inputs(
     _separate_folders(scan)
     _separate_runs(scan)
     return scan
+
+
+def _scan_or_read_text(source: Input, recording: Recording, names: MetricResolver, scan: SeriesScan) -> None:
+    """Adds an input, as any text where its own reader refuses it.
+
+    Raises:
+        InputError: neither can read it; the reason is that of its own reader.
+    """
+    try:
+        _scan_input(source, recording, names, scan)
+    except InputError as refusal:
+        if source.kind == TEXT_KIND or reader_of(source).is_folder:
+            raise
+        try:
+            _scan_input(replace(source, kind=TEXT_KIND), recording, names, scan)
+        except InputError:
+            raise refusal from None
+        reason = problem_text(refusal.problems[0])
+        scan.read_as_text.append(f"{recording.name_input(source)} is read as any text: {reason}")
 
 
 def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan: SeriesScan) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from skewscope.adapters.formats.bounds import SAMPLES, SERIES
 from skewscope.adapters.formats.log_lines import is_binary
 from skewscope.adapters.inputs.cell_values import find_separator, split_cells, to_number, to_time
+from skewscope.adapters.inputs.file_origin import own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.series_names import (
     LEGEND,
@@ -95,7 +96,9 @@ def recognise(head: bytes, name: str) -> bool:
     if form.time < 0 and form.step < 0:
         return False
     others = [each for place, each in enumerate(names) if place not in (form.time, form.step)]
-    if not others or (form.time < 0 and not any(each.endswith(EXTREMES) for each in others)):
+    if form.time < 0:
+        return form.series < 0 and any(each.endswith(EXTREMES) or _find_signal(each) for each in others)
+    if not others:
         return False
     return bool(is_for_excel) or _is_chart(names, others, form) or _is_titled(others, name)
 
@@ -103,11 +106,15 @@ def recognise(head: bytes, name: str) -> bool:
 def _is_chart(names: Sequence[str], others: Sequence[str], form: TableForm) -> bool:
     is_long = form.series >= 0 and (form.run >= 0 or names[form.series].lower() == "series")
     is_legend = any(LEGEND.fullmatch(each) for each in others)
-    is_run = any(each.endswith(EXTREMES) for each in others) or any(
-        " - " in each and find_titled_signal(each.partition(" - ")[2]) for each in others
-    )
+    is_run = any(each.endswith(EXTREMES) or (" - " in each and _find_signal(each)) for each in others)
     is_history = "_timestamp" in names and not any(each in LABEL_COLUMNS for each in others)
     return is_long or is_legend or is_run or is_history
+
+
+def _find_signal(name: str) -> str:
+    """Returns the signal that the name of a column means, behind that of a run; '' for none."""
+    run, _, own = name.rpartition(" - ")
+    return find_titled_signal(own) if run or own else ""
 
 
 def _is_titled(others: Sequence[str], file: str) -> bool:
@@ -136,11 +143,12 @@ class _ChartReader:
             InputError: there are too many samples or series.
         """
         form = self.form
-        time = to_time(cells[form.time])
+        step = to_number(cells[form.step]) if form.step >= 0 else None
+        # Without times the number of the step stands for them until all rows are read.
+        time = to_time(cells[form.time]) if form.time >= 0 else step
         if time is None:
             self.left_out += 1
             return
-        step = to_number(cells[form.step]) if form.step >= 0 else None
         run = cells[form.run] if form.run >= 0 and form.series >= 0 else ""
         pairs = (
             [(cells[form.series], cells[form.value])]
@@ -178,7 +186,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     """Returns the series of a table.
 
     Raises:
-        InputError: it has no column of times, or is damaged.
+        InputError: it has a column of neither times nor steps, or is damaged.
     """
     text = io.TextIOWrapper(file, "utf-8-sig", "replace", newline="")
     line = text.readline(MAX_HEADER)
@@ -187,7 +195,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     separator = mark[1] if mark else find_separator(line)
     names = split_cells(line, separator)
     form = find_form(names)
-    if form.time < 0 or len(names) > MAX_COLUMNS:
+    if (form.time < 0 and form.step < 0) or len(names) > MAX_COLUMNS:
         text.detach()
         what = f"the columns {', '.join(names)[:200]}" if names else "an empty file"
         raise InputError([Problem(name, 1, "", what, EXPECTED, HINT)])
@@ -211,8 +219,10 @@ def _list_named(reader: _ChartReader, labels: Mapping[str, str]) -> list[Labelle
     """
     title = find_title(reader.file)
     pairs: list[tuple[NamedSeries, F64, F64]] = []
+    clock, note = _StepClock.of(reader) if reader.form.time < 0 else (None, "")
     for (run, name), columns in reader.samples.items():
         times, steps, values = (np.array(each, np.float64) for each in columns)
+        times = clock.place(run, name, steps) if clock else times
         order = np.argsort(times, kind="stable")
         context = SeriesContext(title, seconds_per_step(times[order], steps[order]))
         named = name_series(f"{run} - {name}" if run else name, values, context)
@@ -221,7 +231,47 @@ def _list_named(reader: _ChartReader, labels: Mapping[str, str]) -> list[Labelle
         pairs.append((named, times[order], values[order]))
     if not pairs:
         raise InputError([Problem(reader.file, 0, "", "no sample", EXPECTED, HINT)])
-    return to_series(pairs, f"{reader.left_out} rows without a time are left out" if reader.left_out else "")
+    return to_series(pairs, f"{reader.left_out} rows without a time are left out" if reader.left_out else "", note)
+
+
+@dataclass(frozen=True, slots=True)
+class _StepClock:
+    """When the steps of the runs of a table without times were, as far as it says how long they took."""
+
+    end: float
+    """Seconds since 1970 of the last step: when the file was written."""
+    known: Mapping[str, tuple[F64, F64]]
+    """By run: numbers of steps that grow, and the seconds from the first one to each."""
+
+    @classmethod
+    def of(cls, reader: _ChartReader) -> "tuple[_StepClock, str]":
+        """Returns the times of all steps, and what is assumed of them."""
+        known: dict[str, tuple[F64, F64]] = {}
+        for (run, name), (_, steps, values) in reader.samples.items():
+            if _find_signal(name) != "step.duration":
+                continue
+            named = name_series(name, np.array(values), SeriesContext())
+            order = np.argsort(steps, kind="stable")
+            numbers, seconds = np.array(steps)[order], np.array(values)[order] * named.scale
+            known.setdefault(_run_of(run, name), (numbers, np.cumsum(np.diff(numbers, prepend=numbers[0]) * seconds)))
+        what = (
+            "its times follow from those of its steps" if known else "a step is taken as a second: its pace is unknown"
+        )
+        return cls(
+            own_time(reader.file), known
+        ), f"it has steps and no times: {what}; the last one was when the file was written"
+
+    def place(self, run: str, name: str, steps: F64) -> F64:
+        """Returns the times of steps of a run, seconds since 1970."""
+        numbers, seconds = self.known.get(_run_of(run, name), (steps, steps))
+        order = np.argsort(numbers, kind="stable")
+        since: F64 = np.interp(steps, numbers[order], seconds[order])
+        times: F64 = np.maximum(self.end - seconds.max(initial=0.0) + since, 0.0)
+        return times
+
+
+def _run_of(run: str, name: str) -> str:
+    return run or name.rpartition(" - ")[0]
 
 
 READER = artefact_reader(

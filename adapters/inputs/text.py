@@ -249,11 +249,13 @@ class TextReader:
         if self.format is None:
             return "messages of `skewscope kb list events`"
         sample = max(self.format.samples, key=lambda one: bool(one.gives))
+        if not sample.gives:
+            return f"one of the {len(catalogue().events)} messages that are known (`skewscope kb list events`)"
         line = sample.lines.splitlines()[0]
         return f"lines such as `{line[:MAX_EXAMPLE].strip()}`"
 
     def _nothing_found(self, harmless: str) -> Problem:
-        kind = self.format.name.lower() if self.format else "text"
+        kind = self.format.name[0].lower() + self.format.name[1:] if self.format else "text"
         what, hint = "no message or number in them that says that something is wrong", "Give metrics of the same time."
         if self._steps:
             has_one = self._steps.steps.step is not None

@@ -120,7 +120,7 @@ def test_names_of_series(name, title, metric, labels):
     assert (found.metric, found.labels) == (metric, labels)
 
 
-@pytest.mark.parametrize("text", ["Step,run - x,run - x__MIN\n1,2,3\n", "Time\n", 'a,"b\n'])
+@pytest.mark.parametrize("text", ["Time\n", 'a,"b\n'])
 def test_a_table_without_times_is_refused_with_what_to_export(text):
     with pytest.raises(InputError, match=r"expected a column of times|no sample"):
         series_table.read_series(io.BytesIO(text.encode()), "export.csv", {})

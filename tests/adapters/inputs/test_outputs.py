@@ -1,0 +1,67 @@
+"""Outputs of commands and logs as people have them: what each answers, with what is wrong and without it."""
+
+import pytest
+
+from skewscope.adapters.inputs.draft_recording import draft_recording
+from skewscope.adapters.runtime.replay import replay
+from skewscope.kb.problems import InputError, NothingKnownError
+
+TOO_LITTLE, REFUSED, ALL_CLEAR = "too little", "refused", "all clear"
+
+
+def answer(tmp_path, text, name="a.txt"):
+    """Returns the conditions and symptoms with their places, or that nothing can be judged."""
+    file = tmp_path / name
+    file.write_text(text)
+    try:
+        draft = draft_recording([file])
+    except NothingKnownError:
+        return TOO_LITTLE
+    except InputError:
+        return REFUSED
+    outcome = replay(draft.recording)
+    found = {f"{one.condition} {one.name}" for one in outcome.incidents if not one.explained_by}
+    return found or (ALL_CLEAR if outcome.is_enough else TOO_LITTLE)
+
+
+UVICORN = "".join(f'INFO:     10.0.0.1:5{n} - "POST /v1/completions HTTP/1.1" 200 OK\n' for n in range(9))
+DMESG = "[    0.000000] Linux version 6.8.0\n[   12.000000] mlx5_core 0000:18:00.0 eth0: Link up\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        pytest.param(UVICORN, TOO_LITTLE, id="requests without durations"),
+        pytest.param(
+            f"{UVICORN}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n",
+            {"reported-event a"},
+            id="and a message among them",
+        ),
+        pytest.param(DMESG, TOO_LITTLE, id="a kernel without a message"),
+        pytest.param(
+            f"{DMESG}[   99.1] Out of memory: Killed process 1 (python3)\n", {"reported-event a"}, id="with one"
+        ),
+        pytest.param("Nov 22 10:00:00 n3 sshd[11]: Accepted publickey for a\n" * 5, TOO_LITTLE, id="a log of services"),
+    ],
+)
+def test_logs(tmp_path, text, wanted):
+    assert answer(tmp_path, text) == wanted
+
+
+def chart(slow, head='"Step","run-a - train/step_time","run-a - train/step_time__MIN"'):
+    """Returns an export without times, of steps of 0.8 s, and of twice as much from the 600th on."""
+    seconds = [(step, (1.6 if slow and step > 600 else 0.8) + 0.001 * (step % 7)) for step in range(10, 1000, 10)]
+    return f"{head}\n" + "".join(f'"{step}","{time}","{time}"\n' for step, time in seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        pytest.param(chart(slow=True), {"slow-steps run-a"}, id="steps that grow"),
+        pytest.param(chart(slow=False), ALL_CLEAR, id="steps that do not"),
+        pytest.param(chart(slow=True, head="step,train_step_time,train_loss"), {"slow-steps a"}, id="of MLflow"),
+        pytest.param('"Step","run-a - train/loss"\n' + '"1","2.5"\n' * 9, REFUSED, id="a loss alone"),
+    ],
+)
+def test_exports_without_times(tmp_path, text, wanted):
+    assert answer(tmp_path, text, "a.csv") == wanted
