@@ -314,7 +314,8 @@ class SymptomDetector:
     def judged_signals(self) -> frozenset[str]:
         """Returns the signals of which some series could be compared with its past, or with its good value."""
         by_past = np.flatnonzero(self.shifts.count >= MIN_PAST)
-        judged = np.concatenate((by_past, self.errors.judged_cells(), self.states.judged_cells()))
+        others = (self.errors.judged_cells(), self.states.judged_cells(), self.falls.judged_cells())
+        judged = np.concatenate((by_past, *others))
         return frozenset(self.cells.signals[cell].id for cell in judged.tolist())
 
     # --- deviations

@@ -163,6 +163,37 @@ def test_a_clock_that_comes_back_is_no_longer_lost():
     assert [one.resolved_at is not None for one in world.incidents()] == [True]
 
 
+TOKENS, REQUESTS = ("serve.gen_throughput", "replica", "A"), ("serve.running", "replica", "A")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ((2400.0, 63.0), (800.0, 63.0), ["lost-throughput"]),
+        ((2400.0, 63.0), (800.0, 90.0), ["lost-throughput"]),
+        # Fewer requests, as few as may all be in their prompts, or not even half as much less.
+        ((2400.0, 63.0), (800.0, 20.0), []),
+        ((60.0, 1.0), (0.0, 1.0), []),
+        ((2400.0, 63.0), (1300.0, 63.0), []),
+        # What more requests make together is more.
+        ((400.0, 8.0), (1500.0, 200.0), []),
+    ],
+)
+def test_fewer_tokens_of_as_many_requests_are_lost_throughput(before, after, named):
+    world = SymptomWorld(fleet=pool_of_replicas(1))
+    for n in range(60):
+        value, running = before if n < 30 else after
+        world.tick({TOKENS: value + n % 3, REQUESTS: running}, pause=10.0)
+    assert names(world) == named
+
+
+def test_an_engine_that_made_as_few_tokens_before_reads_prompts():
+    world = SymptomWorld(fleet=pool_of_replicas(1))
+    for n in range(80):
+        world.tick({TOKENS: 300.0 if n % 20 >= 18 or n >= 60 else 2400.0 + n % 3, REQUESTS: 60.0}, pause=10.0)
+    assert names(world) == []
+
+
 @pytest.mark.parametrize(("failed", "named"), [(1.5, ["new-errors"]), (0.2, [])])
 def test_failed_requests_are_judged_as_a_share_of_those_that_are_answered(failed, named):
     world = SymptomWorld(fleet=pool_of_replicas(1))
