@@ -2,13 +2,14 @@
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from skewscope.engine.advice.driver_errors import find_error
-from skewscope.engine.incidents.alerts import Alert, EvidenceSnapshot
+from skewscope.engine.incidents.alerts import Alert, AlertKey, EvidenceSnapshot
+from skewscope.engine.incidents.result_cache import KeyedCache
 from skewscope.engine.model.incident import SEVERITIES, Advice
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.model.verdict import YES
@@ -312,21 +313,38 @@ class FiringDiagnosis:
     """Confidence of the incident, as of this tick, quantised."""
     moves: int = 0
 
+    @property
+    def content(self) -> tuple[object, ...]:
+        """All that its fact is made of, but for the key of the alert."""
+        return self.alert.severity, self.confidence, self.alert.peak_evidence, self.moves
 
-def build_facts(diagnoses: Iterable[FiringDiagnosis], locality: LocalityIndex, context: Iterable[ContextFact]) -> Facts:
-    """Returns the facts by kind and entity: the diagnoses, the location of their entities, their context."""
-    found: Facts = {}
-    entities: set[Entity] = set()
-    for diagnosis in diagnoses:
-        entities.add(diagnosis.alert.entity)
-        _put_fact(found, _diagnosis_fact(diagnosis))
-    for entity in sorted(entities):
-        _put_fact(found, build_fact("topology", entity.key, values=locality.topology_facts(entity)))
-    for one in sorted(context):
-        for entity in sorted(entities):
-            if context_applies(one.entity, entity, locality):
-                _put_fact(found, build_fact(one.fact, entity.key, one.topic))
-    return found
+
+class FactBuilder:
+    """Builds the facts of policies; a fact of which nothing has changed is the same object."""
+
+    def __init__(self, locality: LocalityIndex) -> None:
+        self._locality = locality
+        self._diagnoses = KeyedCache[AlertKey, Fact]()
+        self._places = KeyedCache[Entity, Fact]()
+
+    def build(self, diagnoses: Sequence[FiringDiagnosis], context: Iterable[ContextFact]) -> Facts:
+        """Returns the facts by kind and entity: the diagnoses, the location of their entities, their context."""
+        found: Facts = {}
+        for one in diagnoses:
+            _put_fact(found, self._diagnoses.get(one.alert.key, one.content, partial(_diagnosis_fact, one)))
+        entities = sorted({one.alert.entity for one in diagnoses})
+        for entity in entities:
+            _put_fact(found, self._places.get(entity, None, partial(self._topology_fact, entity)))
+        for context_fact in sorted(context):
+            for entity in entities:
+                if context_applies(context_fact.entity, entity, self._locality):
+                    _put_fact(found, build_fact(context_fact.fact, entity.key, context_fact.topic))
+        self._diagnoses.forget_all_but({one.alert.key for one in diagnoses})
+        self._places.forget_all_but({*entities})
+        return found
+
+    def _topology_fact(self, entity: Entity) -> Fact:
+        return build_fact("topology", entity.key, values=self._locality.topology_facts(entity))
 
 
 def _put_fact(facts: Facts, one: Fact) -> None:

@@ -8,6 +8,7 @@ from skewscope.engine.incidents.alerts import Alert, AlertKey, AlertTracker
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.grouping import Grouping, group_alerts, primary_entity_of
 from skewscope.engine.incidents.lifecycle import IncidentLifecycle
+from skewscope.engine.incidents.result_cache import ResultCache
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.engine.model.locality import NODE_BOUND, Entity, LocalityIndex
 
@@ -45,6 +46,7 @@ class AlertIncidents:
         """Recent incidents that may continue another one and that may be continued, by condition, kind and group; also
         some that are so no longer."""
         self._groupings: dict[str, dict[Entity, Grouping]] = {}
+        self._clusters = ResultCache[dict[AlertKey, list[Alert]]]()
 
     @property
     def recent(self) -> dict[str, DiagnosisState]:
@@ -57,7 +59,7 @@ class AlertIncidents:
         As many open as there is room for in one tick, in the order of their conditions and entities.
         """
         self._rotating = self._find_rotating()
-        clusters = self._cluster_alerts(t)
+        clusters = self._clusters.get(self._cluster_basis(t), partial(self._cluster_alerts, t))
         self._index_recent(t)
         self.incident_of = {}
         self.waiting = 0
@@ -114,6 +116,12 @@ class AlertIncidents:
                 yield condition, entity.kind, group
 
     # --- clusters of alerts
+
+    def _cluster_basis(self, t: float) -> tuple[object, ...]:
+        """Returns all by which alerts are clustered: while it stays, incidents that wait to open need no other ones."""
+        fading = frozenset(key for key, alert in self.alerts.active.items() if self.is_fading(t, alert))
+        rotating = tuple((c, one.primary_entity) for c, some in self._rotating.items() for one in some)
+        return self.alerts.version, fading, rotating
 
     def _cluster_alerts(self, t: float) -> dict[AlertKey, list[Alert]]:
         """Returns alerts by condition and primary entity."""

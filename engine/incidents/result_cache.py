@@ -3,14 +3,10 @@
 They are left out of the state of an engine, and made anew from what that holds.
 """
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, Generic, TypeVar
 
-from skewscope.engine.model.incident import Incident
-
-Content = tuple[Any, ...]
-"""All that an incident is made of, as immutable values."""
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -31,26 +27,26 @@ class ResultCache(Generic[T]):
         return self._cache[1]
 
 
-@dataclass
-class IncidentCache:
-    """The incidents of the last list, by id."""
+class KeyedCache(Generic[K, T]):
+    """The last result for each of many keys, and what it was made of."""
 
-    _cache: dict[str, tuple[Content, Incident]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._cache: dict[K, tuple[object, T]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leaves the incidents out."""
-        return IncidentCache, ()
+        """Leaves the results out."""
+        return KeyedCache, ()
 
-    def get(self, id_: str, content: Content, build: Callable[[], Incident]) -> Incident:
-        """Returns the incident that was built of equal content, or builds it."""
-        kept = self._cache.get(id_)
+    def get(self, key: K, content: object, build: Callable[[], T]) -> T:
+        """Returns the result that was built of equal content, or builds it."""
+        kept = self._cache.get(key)
         if kept is not None and kept[0] == content:
             return kept[1]
         made = build()
-        self._cache[id_] = content, made
+        self._cache[key] = content, made
         return made
 
-    def forget_all_but(self, ids: Collection[str]) -> None:
-        """Drops the incidents that are not among some ids."""
-        if len(self._cache) > len(ids):
-            self._cache = {id_: kept for id_, kept in self._cache.items() if id_ in ids}
+    def forget_all_but(self, keys: Collection[K]) -> None:
+        """Drops the results of keys that are not among some."""
+        if len(self._cache) > len(keys):
+            self._cache = {key: kept for key, kept in self._cache.items() if key in keys}

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from skewscope.engine.advice.advice import (
     Conclusion,
     ContextFact,
+    FactBuilder,
     FiringDiagnosis,
     PolicyEvaluator,
     Program,
-    build_facts,
     quantise,
     rank_advice,
 )
@@ -25,7 +25,7 @@ from skewscope.engine.incidents.alerts import AlertKey, AlertTracker, DerivedDia
 from skewscope.engine.incidents.deviation_incidents import DeviationIncidents, Deviations
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.lifecycle import MAX_OPENED, IncidentLifecycle
-from skewscope.engine.incidents.result_cache import IncidentCache, ResultCache
+from skewscope.engine.incidents.result_cache import KeyedCache, ResultCache
 from skewscope.engine.incidents.senders import RoundJoin, SenderFinder
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation, to_incident
 from skewscope.engine.model.incident import Advice, Explanation, Incident, IncidentChange
@@ -80,7 +80,8 @@ class IncidentTracker:
         """Counts whatever may change the incidents that are listed, or their advice."""
         self._evaluated_revision = -1
         """That of the last evaluation of policies."""
-        self._cache = IncidentCache()
+        self._facts = FactBuilder(self.locality)
+        self._cache = KeyedCache[str, Incident]()
         self._listed, self._ordered = ResultCache[tuple[Incident, ...]](), ResultCache[tuple[Incident, ...]]()
         self._last_epoch: tuple[object, ...] = ()
         self._firing: list[DiagnosisState] = []
@@ -242,7 +243,7 @@ class IncidentTracker:
         self._policy_input = policy_input
         self._revision += 1
         self._evaluated_revision = self._revision
-        conclusions = self.policies.evaluate(build_facts(diagnoses, self.locality, self._context))
+        conclusions = self.policies.evaluate(self._facts.build(diagnoses, self._context))
         self.alerts.derive(t, _derived_diagnoses(conclusions))
         shown = {entity.key: self.locality.display_name(entity)[1] for _, entity in self.alerts.active}
         works = {entity.key: self.locality.work_of(entity) for _, entity in self.alerts.active}

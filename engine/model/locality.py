@@ -59,6 +59,7 @@ class LocalityIndex:
         self.topology = topology
         self._locations: dict[Entity, EntityLocation] = {}
         self._facts: dict[Entity, Mapping[str, str | int]] = {}
+        self._works: dict[Entity, str] = {}
 
     def prepare(self) -> None:
         """Lays out what the first fault would otherwise wait for: for a large fleet that takes a while."""
@@ -282,6 +283,11 @@ class LocalityIndex:
 
     def work_of(self, entity: Entity) -> str:
         """What an entity works on as far as the topology tells: inference, training, or '' for both and for unknown."""
+        if entity not in self._works:
+            self._works[entity] = self._find_work(entity)
+        return self._works[entity]
+
+    def _find_work(self, entity: Entity) -> str:
         place = self.location_of(entity)
         names = {g.removeprefix("group:") for g in place.groups}
         groups = [self.topology.group[g] for g in sorted(names) if g in self.topology.group]

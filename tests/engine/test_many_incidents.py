@@ -1,11 +1,14 @@
 """What ticks cost while many incidents are open: it grows with their number, and nothing that stays is made anew."""
 
 import sys
+from collections import Counter
 
 import pytest
 
 from bench.incident_storm import ENDING, OPEN, OPENING, WARM_UP, PortStorm, build_fleet
+from skewscope.engine.advice import advice
 from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
+from skewscope.engine.incidents import alert_incidents, lifecycle
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.model.incident import MAX_HISTORY, extend_history
 from skewscope.engine.model.locality import Entity
@@ -70,6 +73,25 @@ def test_what_does_not_change_stays_the_same_object():
     storm.tick([3])
     changed = [new for new, old in zip(storm.incidents, before, strict=True) if new is not old]
     assert {one.name for one in changed} == {"n3/ew"}
+
+
+def test_while_others_wait_to_open_nothing_is_made_anew_of_what_is_open(monkeypatch):
+    made = Counter()
+
+    def count(module, name):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, **named: made.update([name]) or real(*given, **named))
+
+    monkeypatch.setattr(lifecycle, "MAX_OPENED", MANY // 16)
+    count(advice, "build_fact")
+    count(alert_incidents, "group_alerts")
+    storm = PortStorm(MANY)
+    storm.run(WARM_UP, flapping=False)
+    storm.open_all()
+    assert storm.open_count == 2 * MANY
+    # A fact of each diagnosis, at most two more as its confidence changes, and one of its place; flaps add evidence.
+    assert made["build_fact"] <= 4 * MANY
+    assert made["group_alerts"] <= 4
 
 
 def test_a_quiet_tick_costs_little_for_each_incident():
