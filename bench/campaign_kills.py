@@ -203,12 +203,12 @@ class Lane:
         if self.disk is not None:
             self._change_disk(self.disk, chance)
         time.sleep(seconds - before)
+        assert victim.process is not None
         if self.visitor is not None and chance.random() < LOG_REMOVED:
-            self.visitor.remove_log(victim.store, victim.folder / "log")
+            self.visitor.remove_log(victim.store, victim.folder / "log", victim.process.pid)
         if chance.random() < 0.3:
             victim.write_config(self.receiver.port, f"reload {self.done['reloads']}")
             victim.write_topology(spare=chance.random() < 0.5)
-            assert victim.process is not None
             victim.process.send_signal(signal.SIGHUP)
             self.done["reloads"] += 1
             time.sleep(chance.uniform(0.0, 1.0))

@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.campaign_forks import refused_seconds
 from skewscope.adapters.controller.audit import AuditFilter
 from skewscope.adapters.controller.audit_head import AuditHead
 from skewscope.adapters.controller.store import StoreReader
@@ -74,19 +75,20 @@ class StoreVisitor:
         except (InputError, sqlite3.Error, OSError) as error:
             self.faults.append(f"{way.__name__.strip('_')} of {store}: {type(error).__name__}: {error}")
 
-    def remove_log(self, store: Path, log: Path) -> None:
+    def remove_log(self, store: Path, log: Path, pid: int) -> None:
         """Removes the log of a store under its controller, and waits until that has written the store anew.
 
-        Nobody reads meanwhile: what was in the log is not in the file until then.
+        Nobody reads meanwhile: what was in the log is not in the file until then. Seconds in which the controller
+        waits for a processor do not count.
         """
         mark = "it was written anew, with all that it had"
         with self._visiting:
             before = log.read_text(errors="replace").count(mark)
             for end in LOG_ENDS:
                 store.with_name(store.name + end).unlink(missing_ok=True)
-            limit = time.time() + HEAL_S
+            since = time.time() - refused_seconds(pid)
             while log.read_text(errors="replace").count(mark) == before:
-                if time.time() > limit:
+                if time.time() - refused_seconds(pid) > since + HEAL_S:
                     self.faults.append(f"{store}: its log was removed, and it was not written anew in {HEAL_S:.0f} s")
                     return
                 time.sleep(0.1)

@@ -1,5 +1,6 @@
 """What the campaign finds of stores that other programs read."""
 
+import os
 import random
 
 import pytest
@@ -53,8 +54,8 @@ def test_a_log_that_was_removed_has_to_be_written_anew(store, tmp_path, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr("bench.campaign_stores.HEAL_S", 0.0)
-        visitor.remove_log(store.path, log)
+        visitor.remove_log(store.path, log, os.getpid())
     assert "was not written anew" in visitor.faults.pop()
     monkeypatch.setattr("bench.campaign_stores.time.sleep", heal)
-    visitor.remove_log(store.path, log)
+    visitor.remove_log(store.path, log, os.getpid())
     assert (visitor.faults, visitor.done["logs removed"]) == ([], 1)

@@ -49,7 +49,10 @@ def open_for_writing(path: Path, migrations: Migrations) -> sqlite3.Connection:
         reserve_index(path)
         # A tick without news writes nothing, so waiting for the disk costs little.
         connection.execute("PRAGMA synchronous = FULL")
-        migrate(connection, path, migrations)
+        if migrate(connection, path, migrations):
+            # A file whose log is lost then still has its tables, in which what is missing is found.
+            with suppress(sqlite3.Error):
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
     except BaseException:
         connection.close()
         raise
@@ -202,8 +205,8 @@ def may_come_back(path: Path) -> bool:
     return bool(disk.f_flag & os.ST_RDONLY) or is_full
 
 
-def migrate(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
-    """Brings the schema of a database up to date.
+def migrate(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> bool:
+    """Brings the schema of a database up to date; returns whether it was older.
 
     Raises:
         InputError: it was written by a newer version.
@@ -217,6 +220,7 @@ def migrate(connection: sqlite3.Connection, path: Path, migrations: Migrations) 
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
+    return bool(version < len(migrations))
 
 
 def check_version(version: int, path: Path, migrations: Migrations) -> None:

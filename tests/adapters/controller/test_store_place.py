@@ -107,6 +107,19 @@ def test_a_commit_that_lands_in_a_removed_log_is_not_lost(tmp_path):
     assert [one["id"] for one in StoreReader(copy).incidents("resolved")] == ["i-1"]
 
 
+@pytest.mark.parametrize("young", [True, False])
+def test_what_was_only_in_the_log_is_stated_as_lost_after_a_kill_with_the_log_removed(tmp_path, young):
+    first = "" if young else "s.add_audit_entry(1.0, 'ops', 'first', {}); s.close(); s = Store(Path(PATH)); "
+    code = f"s = Store(Path(PATH)); {first}s.add_audit_entry(2.0, 'ops', 'did', {{}}); import os; os._exit(1)"
+    run_elsewhere(tmp_path / "s.db", code)
+    for end in ("-wal", "-shm"):
+        (tmp_path / f"s.db{end}").unlink()
+    lost = 1 if young else 2
+    with pytest.raises(InputError, match=f"audit lines {lost} to {lost} are missing"):
+        StoreReader(tmp_path / "s.db").verify_audit()
+    assert "lost data: audit lines" in Store(tmp_path / "s.db").damage
+
+
 def test_another_file_in_the_place_of_the_store_is_left_alone_until_it_is_moved_away(tmp_path):
     store = Store(tmp_path / "s.db")
     write(store, 1)
