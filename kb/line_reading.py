@@ -108,6 +108,7 @@ class _CompiledLine:
     labels: tuple[tuple[str, FormatField], ...]
     times: tuple[tuple[str, str], ...]
     only: tuple[tuple[str, str], ...]
+    above: tuple[tuple[str, str], ...]
     numbers: tuple[_Number, ...]
 
     def find(self, text: str) -> tuple[dict[str, str], int] | None:
@@ -123,7 +124,16 @@ class _CompiledLine:
             return None
         if self.parts:
             found |= self.parts.find(text)
-        return None if any(found.get(name, only) != only for name, only in self.only) else (found, begin)
+        return (found, begin) if self._counts(found) else None
+
+    def _counts(self, found: Mapping[str, str]) -> bool:
+        """Returns whether the fields have the texts and the numbers with which alone the line counts."""
+        for name, only in self.only:
+            wanted = found.get(only[1:-1], "") if only[0] == "<" else only
+            if found.get(name, wanted) != wanted:
+                return False
+        pairs = ([_number_of(self.line, found, field) for field in pair] for pair in self.above)
+        return all(a is not None and b is not None and a > b for a, b in pairs)
 
 
 class LineReader:
@@ -253,6 +263,10 @@ def _unit_of_word(number: _Number, found: Mapping[str, str]) -> float:
         return 0.0
 
 
+def _number_of(line: FormatLine, found: Mapping[str, str], name: str) -> float | None:
+    return _to_number(line.fields[name], found[name]) if name in found else None
+
+
 def _to_number(what: FormatField, text: str) -> float | None:
     if what.suffixes:
         match = QUANTITY.fullmatch(text)
@@ -299,6 +313,7 @@ def _compile(place: int, line: FormatLine, signals: Mapping[str, Signal]) -> _Co
         tuple((name, what) for name, what in fields if what.label),
         tuple((name, what.time) for name, what in fields if what.time),
         tuple((name, what.only) for name, what in fields if what.only),
+        tuple((name, what.above) for name, what in fields if what.above),
         tuple(numbers),
     )
 
@@ -323,8 +338,9 @@ def compile_line(line: FormatLine) -> tuple[LinePattern | TablePattern, PartPatt
         raise PatternError(f"the field <{min(unknown)}>, which `fields` does not describe")
     if lacking := line.fields.keys() - names:
         raise PatternError(f"no field <{min(lacking)}>, which `fields` describes")
-    if unknown := {name for what in line.fields.values() for name in what.of} - names:
-        raise PatternError(f"`of` names <{min(unknown)}>, which the line does not have")
+    others = {name for what in line.fields.values() for name in (*what.of, *filter(None, [what.above]))}
+    if unknown := others - names:
+        raise PatternError(f"`of` or `above` names <{min(unknown)}>, which the line does not have")
     return pattern, parts
 
 

@@ -358,7 +358,9 @@ class FormatField:
     words: Mapping[str, float | str] = field(default_factory=dict)
     """Numbers, labels or units by the word that stands for them."""
     only: str = ""
-    """The text with which alone the line counts, where it has the field."""
+    """The text with which alone the line counts, where it has the field; `<name>` for that of another field."""
+    above: str = ""
+    """The field whose number its own must exceed, or the line does not count."""
     complement: float = 0.0
     """What the number is taken from: 100 where what is idle says how much is busy; 0 for none."""
     suffixes: Mapping[str, float] = field(default_factory=dict)

@@ -4,12 +4,16 @@ Ranks of a group begin the same collectives in one order. Those that wait in a c
 does something else, has not joined it. Of a rank that nothing is known of, only a gap among the others tells.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 NOT_JOINED, DIFFER, NOT_FINISHED = "collective-not-joined", "collectives-differ", "collective-not-finished"
 """Ids of the events that findings are."""
+MIN_WAITING, MOST_WAITING = 3, 0.75
+"""Ranks, and their share of all, that wait in one collective where the only stacks are of one moment."""
+LINE_NUMBER = re.compile(r":\d+")
 MAX_NAMED = 8
 """Ranks that a sentence lists."""
 MAX_RANK = 1 << 20
@@ -39,6 +43,8 @@ class RankState:
     """Seconds that it has waited."""
     time: float = 0.0
     """Seconds since 1970."""
+    looks: int = 0
+    """How often a stack of it showed this and nothing else, one after another; 0 where no stack says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,11 @@ def judge_states(states: Iterable[RankState], size: int = 0) -> list[StateFindin
 
 
 def _join(before: RankState, now: RankState) -> RankState:
-    """Returns a state with what an earlier one said more."""
+    """Returns a state with what an earlier one said more; of a rank that went on between two stacks, neither."""
+    if before.looks and now.looks:
+        if _doing(before) != _doing(now):
+            return replace(now, operation="", is_waiting=False, place="")
+        return replace(now, looks=before.looks + 1)
     numbers = [one.number for one in (before, now) if one.number is not None]
     return replace(
         now,
@@ -78,6 +88,10 @@ def _join(before: RankState, now: RankState) -> RankState:
         waited=max(before.waited, now.waited),
         time=min(before.time, now.time),
     )
+
+
+def _doing(state: RankState) -> tuple[str, str]:
+    return state.operation, LINE_NUMBER.sub("", state.place)
 
 
 def _name_single(groups: Mapping[str, dict[int, RankState]]) -> Mapping[str, dict[int, RankState]]:
@@ -144,7 +158,13 @@ class _GroupStates:
         return not own.place and not own.is_waiting
 
     def _may_name(self, missing: Sequence[int], same: Iterable[int]) -> bool:
-        """Returns whether those that wait show that the others are missing: most of the group wait."""
+        """Returns whether those that wait show that the others are missing: most of the group wait.
+
+        Stacks of one moment show a rank in the middle of its step as well: then nearly all others have to wait.
+        """
+        if all(one.looks == 1 for one in self.states.values()):
+            waiting = len([*same])
+            return waiting >= MIN_WAITING and waiting >= MOST_WAITING * len(self.members)
         return len(missing) < len([*same]) or any(rank in self.states for rank in missing)
 
     def _not_joined(self, target: RankState, waiting: Sequence[int], missing: Sequence[int], rank: int) -> StateFinding:

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+MIN_APART = 2
+"""Operations by which ranks at work differ: they are asked one after another, and some begin the next one meanwhile."""
 MAX_RANKS = 100_000
 """Ranks of one answer that are compared."""
 
@@ -38,7 +40,7 @@ def _out_of_step(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for operation, own in counts.items():
         most, times = Counter(count for count, _ in own).most_common(1)[0]
         for count, rank in own if 2 * times > len(own) else ():
-            if count != most:
+            if abs(count - most) >= MIN_APART:
                 place = f"GPU {rank['nvml_dev']} managed by process {rank.get('pid', 0)} on node {rank['host']}"
                 launched = f"Rank {int(rank['rank'])} has launched up to operation {count}"
                 yield f"{launched} -- {place} ({operation}; most ranks {most})"

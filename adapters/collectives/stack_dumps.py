@@ -126,8 +126,8 @@ def _rank_in_name(file: str) -> int | None:
 def _state(rank: int, frames: list[StackFrame], time: float) -> RankState:
     operation = next(filter(None, map(_collective, frames)), "")
     if operation:
-        return RankState(rank, operation=operation, is_waiting=True, time=time)
-    return RankState(rank, place=_place(frames), time=time)
+        return RankState(rank, operation=operation, is_waiting=True, time=time, looks=1)
+    return RankState(rank, place=_place(frames), time=time, looks=1)
 
 
 def _collective(frame: StackFrame) -> str:

@@ -89,8 +89,15 @@ def list_series(found: RankTexts, name: str, group: str) -> list[LabelledSeries]
     series = [*list_missing(judge_states(found.states, found.size), group, name), *found.messages]
     if not series:
         ranks = sorted({state.rank for state in found.states})
+        waiting = {state.rank for state in found.states if state.is_waiting}
         what = f"states of {len(ranks)} rank{'s' * (len(ranks) != 1)}, and none of them waits for another that is known"
-        raise NothingKnownError([Problem(name, 0, "", what, "stacks or logs of all ranks of the job, in one folder")])
+        expected = "stacks or logs of all ranks of the job, in one folder"
+        if waiting and len(ranks) > 1 and all(state.looks for state in found.states):
+            what = (
+                f"stacks of {len(ranks)} ranks, of which {len(waiting)} wait: at one moment ranks at work look the same"
+            )
+            expected = "the stacks some seconds later as well, in the same folder"
+        raise NothingKnownError([Problem(name, 0, "", what, expected)])
     return series
 
 

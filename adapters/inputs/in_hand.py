@@ -82,6 +82,14 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
             "     rx_bytes: 100000\n     tx_bytes: 90000\n     rx_discards_phy: 0\n"
         ),
     ),
+    "gpu-topology": (
+        "n0.txt",
+        "nvidia-smi topo -m > n0.txt",
+        (
+            "\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\n"
+            "GPU0\t X \tNV18\tNV18\t0-31\t0\nGPU1\tNV18\t X \tNV18\t0-31\t0\nGPU2\tNV18\tNV18\t X \t0-31\t0\n"
+        ),
+    ),
     "infiniband-counters": (
         "n0.txt",
         "for n in 1 2; do date -Is; grep -r . /sys/class/infiniband/*/ports/*/; sleep 1; done > n0.txt",

@@ -210,7 +210,8 @@ class TextReader:
         if one.signal.startswith(EVENT_PREFIX):
             if not one.value:
                 return
-            labels = {**labels, "message": line.text.strip()[:MAX_TEXT]}
+            # A line is one message, whatever number in it says so.
+            labels, one = {**labels, "message": line.text.strip()[:MAX_TEXT]}, one._replace(value=1.0)
         if one.adds:
             key = one.signal, tuple(sorted(labels.items())), time
             self._sums[key] = self._sums.get(key, 0.0) + one.value

@@ -179,10 +179,36 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_stacks_show_who_is_elsewhere_while_others_wait(form, head):
     text, waits, elsewhere, operation, place = form
-    heads = [head.format(rank) for rank in range(3)]
-    (found,) = stacks(text, (waits, elsewhere, waits), heads)
+    heads = [head.format(rank) for rank in range(4)]
+    (found,) = stacks(text, (waits, elsewhere, waits, waits), heads)
     assert found.ranks == (1,)
-    assert found.text == f"Rank 1 has not joined {operation}: ranks 0 and 2 wait for it; rank 1 is in {place}"
+    assert found.text == f"Rank 1 has not joined {operation}: ranks 0, 2 and 3 wait for it; rank 1 is in {place}"
+
+
+@pytest.mark.parametrize(
+    ("looks", "missing"),
+    [
+        pytest.param(["WLWW"], (1,), id="nearly all wait"),
+        pytest.param(["WLLW"], (), id="half of them wait: a step at work looks so"),
+        pytest.param(["WLW"], (), id="two of three wait"),
+        pytest.param(["WL", "WL"], (1,), id="two looks show the same"),
+        pytest.param(["WL", "LW"], (), id="they go on between two looks"),
+        pytest.param(["WLWW", "WWWW"], (), id="it has come since"),
+        pytest.param(["WLWW", "LWLL"], (), id="the others wait no more"),
+        pytest.param(["WLLW", "WLLW", "WLLW"], (1, 2), id="three looks at half of them"),
+    ],
+)
+def test_stacks_of_one_moment_name_a_rank_only_where_nearly_all_others_wait(looks, missing):
+    frames = {"W": SPY_WAITS, "L": SPY_LOADS}
+    heads = [f"=== rank {rank} ===\n" for look in looks for rank in range(len(look))]
+    found = stacks(SPY, [frames[one] for look in looks for one in look], heads)
+    assert tuple(rank for one in found for rank in one.ranks) == missing
+
+
+def test_a_rank_that_loads_at_another_line_has_not_gone_on():
+    states = [RankState(0, operation="BARRIER", is_waiting=True, looks=1), RankState(1, place="f (a.py:1)", looks=1)]
+    again = [states[0], RankState(1, place="f (a.py:9)", looks=1)]
+    assert [one.ranks for one in judge_states([*states, *again])] == [(1,)]
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

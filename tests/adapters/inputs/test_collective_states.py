@@ -62,9 +62,20 @@ def test_a_status_of_ras_as_json_names_ranks_out_of_step_and_missing_ones(tmp_pa
     assert "AllReduce; most ranks 64" in incident.evidence[0].name
     (path,) = write(tmp_path, {"missing.json": ras([64, 64, 64], missing=[3])})
     assert [one.name for one in answer([path]).incidents] == ["n1"]
-    (path,) = write(tmp_path, {"healthy.json": ras([64, 64, 64, 64])})
-    with pytest.raises(NothingKnownError):
+    for counts in ([64, 64, 64, 64], [64, 64, 64, 65], [64, 64, 63, 65]):
+        (path,) = write(tmp_path, {"healthy.json": ras(counts)})
+        with pytest.raises(NothingKnownError):
+            answer([path])
+
+
+def test_stacks_of_one_moment_of_which_some_wait_are_too_little_to_judge(tmp_path):
+    frames = (SPY_WAITS, SPY_LOADS, SPY_LOADS, SPY_WAITS)
+    text = "".join(f"=== rank {n} ===\n{SPY.format(pid=n, frames=own)}" for n, own in enumerate(frames))
+    (path,) = write(tmp_path, {"stacks.txt": text})
+    with pytest.raises(NothingKnownError, match="at one moment ranks at work look the same"):
         answer([path])
+    (path,) = write(tmp_path, {"twice.txt": text + text})
+    assert "rank1" in {one.name for one in answer([path]).incidents}
 
 
 def test_stacks_of_a_job_at_work_are_too_little_to_judge(tmp_path):

@@ -65,3 +65,40 @@ def chart(slow, head='"Step","run-a - train/step_time","run-a - train/step_time_
 )
 def test_exports_without_times(tmp_path, text, wanted):
     assert answer(tmp_path, text, "a.csv") == wanted
+
+
+def matrix(links, odd=(), size=4, tail="\tPIX\t0-31\t0"):
+    """Returns what `nvidia-smi topo -m` prints: `links` between all pairs, and others between some."""
+    lines = ["\t" + "\t".join(f"GPU{n}" for n in range(size)) + "\tNIC0\tCPU Affinity\tNUMA Affinity"]
+    others = dict(odd) | {pair[::-1]: text for pair, text in odd}
+    for a in range(size):
+        cells = [" X " if a == b else others.get((a, b), links) for b in range(size)]
+        lines.append(f"GPU{a}\t" + "\t".join(cells) + tail)
+    return "\n".join([*lines, "NIC0\tPIX\tPIX\tSYS\tSYS\t X ", "", "Legend:", "  X    = Self", ""])
+
+
+PAIRS = [((a, b), "SYS") for a in range(4) for b in range(a) if (a, b) not in {(1, 0), (3, 2)}]
+ROCM = """======= Link Type between two GPUs =======
+       GPU0         GPU1         GPU2         GPU3
+GPU0   0            XGMI         XGMI         XGMI
+GPU1   XGMI         0            XGMI         {x}
+GPU2   XGMI         XGMI         0            XGMI
+GPU3   XGMI         {x}         XGMI         0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        pytest.param(matrix("NV18"), TOO_LITTLE, id="all alike"),
+        pytest.param(matrix("NV18", [((2, 3), "SYS")]), {"reported-event a/gpu2"}, id="one pair"),
+        pytest.param(matrix("NV12", [((n, 3), "NV8") for n in range(3)]), {"reported-event a/gpu3"}, id="one GPU"),
+        pytest.param(matrix("NV4", PAIRS), TOO_LITTLE, id="bridges between pairs"),
+        pytest.param(matrix("PHB"), TOO_LITTLE, id="no links"),
+        pytest.param(matrix("NV12", size=2), TOO_LITTLE, id="two GPUs"),
+        pytest.param(ROCM.format(x="PCIE"), {"reported-event a/gpu1"}, id="of AMD, one pair"),
+        pytest.param(ROCM.format(x="XGMI"), TOO_LITTLE, id="of AMD"),
+    ],
+)
+def test_connections_of_gpus(tmp_path, text, wanted):
+    assert answer(tmp_path, text) == wanted
