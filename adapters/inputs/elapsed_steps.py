@@ -72,18 +72,18 @@ class ElapsedSteps:
             return
         if self.last is None or self.newest is None:
             self.last = self.newest = now
-            self._newest_at = self._place(line, now)
+            self._newest_at = self.place(line, now)
         elif now.step <= self.newest.step:
             self.others += now.step < self.newest.step
         else:
-            self.newest, self._newest_at = now, self._place(line, now)
+            self.newest, self._newest_at = now, self.place(line, now)
             taken = now.elapsed - self.last.elapsed
             if taken >= self.least:
                 seconds = taken / (now.step - self.last.step)
                 # Whole seconds often give the same time again, which would pass for one that was read twice.
                 seconds *= 1.0 + NEW_VALUE if seconds == self._value else 1.0
                 self._value = seconds
-                steps.collector.add(STEP_DURATION, {"group": steps.group}, self._place(line, now), seconds, line.number)
+                steps.collector.add(STEP_DURATION, {"group": steps.group}, self.place(line, now), seconds, line.number)
                 self.last = now
 
     def skip(self, line: LogLine, now: Progress, steps: StepReader) -> None:
@@ -153,11 +153,12 @@ class ElapsedSteps:
 
     def _say_pause(self, line: LogLine, now: Progress, steps: StepReader) -> None:
         """Says that the job evaluated since the newest line of steps, where the clock has gone on meanwhile."""
-        begin, end = self._newest_at, self._place(line, now)
+        begin, end = self._newest_at, self.place(line, now)
         if ("start" in self.labels or line.time is not None) and end > begin:
             steps.add_evaluation(line, begin, end)
 
-    def _place(self, line: LogLine, now: Progress) -> float:
+    def place(self, line: LogLine, now: Progress) -> float:
+        """Returns the time of a line, seconds since 1970: its own, else by what has passed since the job began."""
         return self._start + now.elapsed if line.time is None else line.time
 
 

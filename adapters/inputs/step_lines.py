@@ -219,8 +219,10 @@ class StepLines:
         return self._clock
 
     def _add_elapsed(self, one: StepLine) -> None:
-        self._clock_of(one.parts).add(one.line, Progress(one.number, elapsed_seconds(one.parts)), self.steps)
-        self._add_others(one.others, one.line)
+        clock, now = self._clock_of(one.parts), Progress(one.number, elapsed_seconds(one.parts))
+        clock.add(one.line, now, self.steps)
+        self._given.clear()
+        self._add_others(one.others, one.line._replace(time=clock.place(one.line, now)))
 
     def count_damage(self, line: LogLine) -> None:
         """Counts a line of which a part is missing."""

@@ -107,7 +107,7 @@ class BarClock(ElapsedSteps):
             self.restarts += newest is not None
             self._start += newest.elapsed if newest else 0.0
             self.last, self.newest, self._is_fresh = now, now, True
-            self._newest_at = self._place(mark.line, now)
+            self._newest_at = self.place(mark.line, now)
         elif now.step < newest.step or now.elapsed < newest.elapsed:
             self.others += 1
         elif now.step > newest.step and is_passed:
@@ -135,7 +135,7 @@ class BarClock(ElapsedSteps):
             self._start -= now.elapsed - newest.elapsed
             self.skipped += now.elapsed - newest.elapsed
         self.last = self.newest = now
-        self._newest_at = self._place(mark.line, now)
+        self._newest_at = self.place(mark.line, now)
         self._is_fresh = self._is_interrupted = False
 
 

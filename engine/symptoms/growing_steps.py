@@ -1,7 +1,7 @@
 """Steps of a job that grow without end: each takes longer than the one before.
 
 They have no level that could shift, and a past that grows with them. In epochs of inputs sorted by length, steps
-grow and begin anew: jobs that count epochs are left out.
+grow and begin anew: a step of a job that counts epochs is compared with the one at the same place of another epoch.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,51 @@ EPOCH_SIGNAL = "step.epoch"
 GROWING_STEPS = 12
 """Steps of which each is longer than the one before: in steps that come in any order it happens once in 12!, which is
 once in 479 million."""
+MAX_EPOCH_STEPS = 10_000
+"""Steps from the begin of an epoch that are compared."""
+FIRST_EPOCHS = 1
+"""Jobs count epochs from 0 or 1: of a later one that comes first, the log may lack the begin."""
 NUMBERS = ("_last", "_first", "_since")
 ARRAYS = (*NUMBERS, "_run")
+
+
+@dataclass
+class EpochComparison:
+    """The steps of the newest epoch of a job beside those of its fastest one."""
+
+    number: float
+    """Of the newest epoch."""
+    is_whole: bool
+    """Whether its first step was seen."""
+    run: int = 0
+    """Steps in a row that took longer than those at the same places."""
+    since: float = 0.0
+    """Time of the first of them, seconds since 1970."""
+    _fastest: list[float] = field(default_factory=list)
+    _steps: list[float] = field(default_factory=list)
+
+    def begin(self, number: float) -> None:
+        """Begins another epoch."""
+        common = min(len(self._fastest), len(self._steps))
+        if self.is_whole and (not common or sum(self._steps[:common]) < sum(self._fastest[:common])):
+            self._fastest = self._steps
+        self.number, self.is_whole, self._steps = number, True, []
+
+    def add(self, value: float, time: float, least: float, floor: float) -> None:
+        """Adds a step, in seconds; it is longer where it is by both a part of `least` and by `floor` seconds."""
+        if len(self._steps) >= MAX_EPOCH_STEPS:
+            return
+        self._steps.append(value)
+        usual = self.usual
+        is_longer = value > (1 + least) * usual and value > usual + floor
+        self.since = self.since if self.run else time
+        self.run = self.run + 1 if is_longer else 0
+
+    @property
+    def usual(self) -> float:
+        """Seconds of the step at the place of the newest one in the fastest epoch; infinite where it has none."""
+        place = len(self._steps) - 1
+        return self._fastest[place] if place < len(self._fastest) else np.inf
 
 
 @dataclass
@@ -37,6 +80,8 @@ class GrowingSteps:
         """The newest value, the one with which the growth began, and its time."""
         self._run: F64 = np.empty(0)
         """Values that grew, with the first one."""
+        self._epochs: dict[int, EpochComparison] = {}
+        """Of jobs that count epochs, by place among these."""
 
     def grow(self) -> None:
         """Makes room for new cells."""
@@ -61,14 +106,39 @@ class GrowingSteps:
         self._first[begins], self._since[begins], self._run[begins] = value[~grows], time[~grows], 0
         self._run[at] += 1
         self._last[at] = value
+        if EPOCH_SIGNAL in self.cells.state.rows:
+            self._compare_epochs(at, value, time)
+
+    def _compare_epochs(self, at: Index, value: F64, time: F64) -> None:
+        """Takes in new steps of jobs that count epochs; one before the newest epoch is of the one before."""
+        for n, seconds, when in zip(at.tolist(), value.tolist(), time.tolist(), strict=True):
+            cell = int(self.at[n])
+            number = self._epoch_at(self.cells.places[cell].name, when)
+            if not np.isnan(number):
+                known = self._epochs.setdefault(n, EpochComparison(number, number <= FIRST_EPOCHS))
+                if number != known.number:
+                    known.begin(number)
+            if n in self._epochs:
+                judged = self.cells.judgement(cell)
+                self._epochs[n].add(seconds, when, judged.least, judged.floor)
+
+    def _epoch_at(self, place: str, time: float) -> float:
+        """Returns the newest epoch of a job that began by a time, NaN for none."""
+        state = self.cells.state
+        begun = (one for one in self.cells.all_series_of(EPOCH_SIGNAL, place) if state.times[one] <= time)
+        return max((float(np.floor(state.latest[one])) for one in begun), default=np.nan)
 
     def deviations(self) -> Iterator[Deviation]:
         """Yields the durations that grow."""
         for n in np.flatnonzero(self._run >= GROWING_STEPS).tolist():
-            cell = int(self.at[n])
-            judged, value, first = self.cells.judgement(cell), float(self._last[n]), float(self._first[n])
-            if self.cells.all_series_of(EPOCH_SIGNAL, self.cells.places[cell].name):
-                continue
-            if value > (1 + judged.least) * first and value > first + judged.floor:
-                place = self.cells.places[cell]
-                yield Deviation(self.cells.signals[cell], place, PAST, "up", float(self._since[n]), value, first)
+            judged, value, first = self.cells.judgement(int(self.at[n])), float(self._last[n]), float(self._first[n])
+            if n not in self._epochs and value > (1 + judged.least) * first and value > first + judged.floor:
+                yield self._deviation(n, float(self._since[n]), first)
+        for n, known in self._epochs.items():
+            if known.run >= GROWING_STEPS:
+                yield self._deviation(n, known.since, known.usual)
+
+    def _deviation(self, n: int, since: float, usual: float) -> Deviation:
+        cell = int(self.at[n])
+        value = float(self._last[n])
+        return Deviation(self.cells.signals[cell], self.cells.places[cell], PAST, "up", since, value, usual)

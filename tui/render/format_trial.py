@@ -105,7 +105,7 @@ def _describe_sample(sample: PlacedSample, known: Catalogue) -> str:
 
 
 def _shown_unit(unit: str) -> str:
-    return "" if unit == "1" else unit.strip("{}")
+    return "" if unit == "1" else unit.replace("{", "").replace("}", "")
 
 
 def _describe_miss(near: NearPattern | None, chosen: Format) -> str:

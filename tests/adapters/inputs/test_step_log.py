@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewscope.adapters.inputs.recording import input_readers
+from skewscope.adapters.inputs.known_formats import known_formats
+from skewscope.adapters.inputs.recording import find_reader, input_readers
 from skewscope.kb.problems import InputError
 from tests.support.artefacts import STEP_LINES, TORCHTITAN
 
@@ -291,3 +292,29 @@ def test_any_order_of_lines_is_read_or_refused(lines):
     except InputError:
         return
     assert all(value > 0 for samples in found.values() for _, value in samples)
+
+
+EPOCHS = {
+    "YOLOX": "{d} | INFO | y:9 - epoch: {e1}/100, iter: {i}/3, mem: 9Mb, iter_time: 0.5s, data_time: 0.1s, loss: 1",
+    "MXNet": "{d} Epoch[{e}] Batch [{i}]\tSpeed: 2267.26 samples/sec\tTrain-mae=20.4",
+    "OpenMMLab": "{d} - mmdet - INFO - Epoch [{e1}][{i}/3]\tlr: 0.1, time: 0.500, data_time: 0.1, loss: 1",
+    "timm": "{d} Train: {e} [{i}/3 (  4%)]  Loss: 6.93 (6.93)  Time: 0.500s, 248.4/s  (0.502s, 2/s)  Data: 0.008 (0.1)",
+    "torchvision": "{d} Epoch: [{e}]  [{i}/3]  eta: 0:14:01  loss: 6.9 (6.9)  time: 0.5000  data: 0.0002",
+    "nanochat": "{d} step {n} (0.05%) | loss: 9.2 | lrm: 1.0 | dt: 500.00ms | tok/sec: 1,300 | epoch: {e}",
+    "verl": "{d} step:{n} - training/epoch:{e} - timing_s/step:0.5",
+}
+"""Lines of trainers that count epochs; those of e1 count from 1, i is the step in the epoch."""
+
+
+@pytest.mark.parametrize("form", EPOCHS.values(), ids=EPOCHS)
+def test_epochs_are_carried_where_lines_count_them(form):
+    steps = [(epoch, step) for epoch in range(4) for step in (1, 2, 3)]
+    text = "".join(
+        form.format(d=f"2026-11-22 10:00:{n * 4:02d},500", e=epoch, e1=epoch + 1, i=step, n=n) + "\n"
+        for n, (epoch, step) in enumerate(steps)
+    )
+    kind = find_reader(known_formats().choose(text.encode()).kind or "text")
+    series = kind.read_series(io.BytesIO(text.encode()), "train.log", {})
+    (found,) = [zip(one.times, one.values, strict=True) for one in series if one.metric == "skewscope_step_epoch"]
+    begins = [time - BEGIN for (_, before), (time, value) in itertools.pairwise([(0, -1.0), *found]) if value != before]
+    assert begins == pytest.approx([0.5, 12.5, 24.5, 36.5])

@@ -11,7 +11,7 @@ swift_log = input_readers()["swift-log"]
 
 def read(text, name="out/train.jsonl", **labels):
     """Returns (time, seconds of a step) of each sample, and the note."""
-    (series,) = swift_log.read_series(io.BytesIO(text.encode()), name, labels)
+    series, *_ = swift_log.read_series(io.BytesIO(text.encode()), name, labels)
     assert series.metric == "skewscope_step_duration"
     assert dict(series.labels) == {"group": labels.get("group", "train")}
     pairs = zip(series.times.tolist(), series.values.tolist(), strict=True)

@@ -13,6 +13,7 @@ from tests.support.artefacts import DEEPSPEED, MEGATRON, MLPERF, NEMO, NEMO_BAR,
 deepspeed_log = input_readers()["deepspeed-log"]
 megatron_log = input_readers()["megatron-log"]
 
+EPOCH = "skewscope_step_epoch"
 DURATION, RATE, COMPUTE = "skewscope_step_duration", "skewscope_step_sample_rate", "skewscope_step_compute_time"
 
 
@@ -136,6 +137,7 @@ def test_deepspeed_gives_steps_by_their_stamps_rates_and_the_breakdown_of_a_rank
     found = samples(read(deepspeed_log, DEEPSPEED))
     assert found == {
         (DURATION, ""): [(15, 0.5)],
+        (EPOCH, ""): [(10.004, 0), (15.004, 0)],
         (RATE, ""): [(10.004, 111.25), (15.004, 112.5)],
         (COMPUTE, "0"): [(10.005, 0.35075)],
         ("skewscope_step_comm_time", "0"): [(10.005, 0.0495)],

@@ -286,5 +286,47 @@ def test_steps_that_grow_one_after_another_are_told_from_the_first_one_on(steps,
     assert slow_growth(steps, factor) == ([("slow-steps", "A")] if told else [])
 
 
-def test_steps_that_grow_in_a_job_that_counts_epochs_are_not_told():
-    assert not slow_growth(30, lambda _, time: time + 0.25, {("step.epoch", "group", "A"): 3.0})
+def growth_by_epoch(duration, steps=20, epochs=5, first=0):
+    """Returns whether steps that take `duration(epoch, step)` seconds are reported as growing."""
+    world, is_reported = SymptomWorld(), False
+    for epoch in range(first, first + epochs):
+        for step in range(steps):
+            seconds = duration(epoch - first, step)
+            begins = {("step.epoch", "group", "A"): float(epoch)} if not step else {}
+            world.tick({STEP: seconds, **begins}, pause=seconds)
+            is_reported |= bool([*world.detector.growth.deviations()])
+    assert not is_reported or [one.condition for one in world.incidents()] == ["slow-steps"]
+    return is_reported
+
+
+@pytest.mark.parametrize(
+    ("duration", "first"),
+    [
+        (lambda _, step: 2.0 + 0.25 * step, 0),  # sorted by length
+        (lambda _, step: 8.0 - 0.25 * step, 1),  # the longest first
+        (lambda epoch, step: 2.0 + 0.25 * step + 0.01 * ((step * 7 + epoch * 3) % 5), 0),
+        (lambda epoch, step: 2.0 + 0.25 * step if epoch else 6.75, 3),  # an epoch that the log begins within
+    ],
+)
+def test_steps_that_grow_in_each_epoch_anew_are_healthy(duration, first):
+    assert not growth_by_epoch(duration, first=first)
+
+
+@pytest.mark.parametrize(
+    "duration",
+    [
+        lambda epoch, step: 2.0 + 0.1 * (20 * epoch + step),
+        lambda epoch, step: 2.0 + 0.25 * step + 1.5 * epoch,  # and inputs that are sorted
+        lambda epoch, step: (2.0 + 0.25 * step) * 1.15**epoch,
+    ],
+)
+def test_steps_that_go_on_growing_over_epochs_are_reported(duration):
+    assert growth_by_epoch(duration)
+
+
+def test_growth_over_epochs_of_few_steps_is_reported():
+    assert growth_by_epoch(lambda epoch, step: 2.0 + 0.2 * (4 * epoch + step), steps=4)
+
+
+def test_in_the_first_epoch_growth_says_nothing():
+    assert not growth_by_epoch(lambda _, step: 2.0 + 0.25 * step, steps=40, epochs=1)
