@@ -27,7 +27,7 @@ SHAPES: Mapping[str, str] = {
     "duration": (
         r"(?:(?:\d{1,6} days?, )?(?:\d{1,6}:)?\d{1,6}:\d\d(?:\.\d{1,9})?"
         r"|(?:\d{1,6}d ?)?(?:\d{1,6}h ?)?(?:\d{1,6}m ?)?\d{1,6}(?:\.\d{1,9})?s|(?:\d{1,6}d ?)?(?:\d{1,6}h ?)?\d{1,6}m"
-        r"|(?:\d{1,6}d ?)?\d{1,6}h|\d{1,6}d)"
+        r"|(?:\d{1,6}d ?)?\d{1,6}h|\d{1,6}d|\d{1,12}(?:\.\d{1,9})?[mu\u00b5n]s)"
     ),
 }
 """What a field may match, by the name of its shape."""
@@ -39,9 +39,14 @@ DURATION_PARTS = (
         r"(?:(?P<days>\d{1,6})d ?)?(?:(?P<hours>\d{1,6})h ?)?(?:(?P<minutes>\d{1,6})m ?)?"
         r"(?:(?P<seconds>\d{1,6}(?:\.\d{1,9})?)s)?"
     ),
+    re.compile(
+        r"(?P<milliseconds>\d{1,12}(?:\.\d{1,9})?)ms|(?P<microseconds>\d{1,12}(?:\.\d{1,9})?)[u\u00b5]s"
+        r"|(?P<nanoseconds>\d{1,12}(?:\.\d{1,9})?)ns"
+    ),
 )
-"""`1 day, 2:03:04` and `1d 2h 3m 4s`."""
+"""`1 day, 2:03:04`, `1d 2h 3m 4s` and `4.5ms`."""
 SECONDS_OF = {"days": 86_400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
+SECONDS_OF |= {"milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
 POD_ENDING = re.compile(r"(?:-[0-9a-f]{6,10})?-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|\d{1,4}|[a-z0-9]{5})$")
 """What Kubernetes appends to the name of a Deployment, a StatefulSet or another owner for each of its pods."""
 ANYTHING = r".{0,1000}?"
@@ -124,7 +129,7 @@ class PartPatterns:
 
 
 def parse_duration(text: str) -> float:
-    """Returns the seconds of a text such as `1 day, 2:03:04`, `03:20` or `1h 2m 3s`.
+    """Returns the seconds of a text such as `1 day, 2:03:04`, `03:20`, `1h 2m 3s` or `4.5ms`.
 
     Raises:
         ValueError: it is none.

@@ -43,6 +43,20 @@ STEP_PARTS = {
 }
 """Parts of a step, and the unit of each; '' for none. `kb/schema/format.md` says what each means."""
 STEP_PREFIX = "step "
+REQUEST_PARTS = {
+    "duration": "s",
+    "ttft": "s",
+    "queue": "s",
+    "prefill": "s",
+    "transfer": "s",
+    "decode": "s",
+    "tpot": "s",
+    "prompt_tokens": "",
+    "output_tokens": "",
+    "code": "",
+}
+"""Parts of a request, and the unit of each; '' for none. `kb/schema/format.md` says what each means."""
+REQUEST_PREFIX = "request "
 QUANTITY = re.compile(r"(?P<number>[-+]?\d+(?:\.\d+)?) ?(?P<unit>[A-Za-z%/°]*)")
 NO_LABELS: Mapping[str, str] = {}
 
@@ -51,7 +65,7 @@ class Reading(NamedTuple):
     """One number of a line."""
 
     signal: str
-    """Id of a signal, or `step` and the part of a step: `step number`."""
+    """Id of a signal, or `step` or `request` and the part of it: `step number`."""
     value: float
     """In the signal's unit."""
     labels: Mapping[str, str] = NO_LABELS
@@ -79,8 +93,14 @@ class LineReadings(NamedTuple):
 
     def steps(self) -> dict[str, Reading]:
         """Returns the parts of a step that the line has, by name."""
-        parts = (one for one in self.readings if one.signal.startswith(STEP_PREFIX))
-        return {one.signal.removeprefix(STEP_PREFIX): one for one in parts}
+        return self._parts(STEP_PREFIX)
+
+    def requests(self) -> dict[str, Reading]:
+        """Returns the parts of a request that the line has, by name."""
+        return self._parts(REQUEST_PREFIX)
+
+    def _parts(self, prefix: str) -> dict[str, Reading]:
+        return {one.signal.removeprefix(prefix): one for one in self.readings if one.signal.startswith(prefix)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +224,7 @@ class LineReader:
         time = next(((kind, found[name]) for name, kind in one.times if name in found), None)
         numbers = (self._read_number(number, found, labels) for number in one.numbers if number.field in found)
         readings = tuple(reading for reading in numbers if reading is not None)
-        gives = any(what.signal or what.step or what.time for what in one.line.fields.values())
+        gives = any(what.is_measured or what.time for what in one.line.fields.values())
         is_mark = not (gives or one.line.section) or (bool(one.line.table) and not found)
         return LineReadings(readings, labels, time, is_mark, begin, one.line.evaluation, one.place)
 
@@ -296,14 +316,14 @@ def _compile(place: int, line: FormatLine, signals: Mapping[str, Signal]) -> _Co
         _Number(
             name,
             what,
-            what.signal or STEP_PREFIX + what.step,
+            _reading_name(what),
             unit_factor(what, signals),
-            signals[what.signal].unit if what.signal else STEP_PARTS[what.step],
+            _own_unit(what, signals),
             units.get(name, ""),
             line.fields[units[name]].words if name in units else {},
         )
         for name, what in fields
-        if what.signal or what.step
+        if what.is_measured
     )
     return _CompiledLine(
         place,
@@ -377,7 +397,7 @@ def line_shapes(fields: Mapping[str, FormatField]) -> Shapes:
     """Returns the shape of each field: as it says, else a number where it is measured, a word where it is not."""
     found = {}
     for name, what in fields.items():
-        is_number = (what.signal or what.step) and not what.words
+        is_number = what.is_measured and not what.words
         own = what.shape or ("quantity" if what.suffixes else "")
         found[name] = own or ("number" if is_number else "text" if what.time else "word")
     return tuple(sorted(found.items()))
@@ -391,13 +411,24 @@ def unit_factor(what: FormatField, signals: Mapping[str, Signal]) -> float:
     """
     if what.signal and what.signal not in signals:
         raise PatternError(f"the signal {what.signal!r}, which the catalogue does not have")
-    wanted = signals[what.signal].unit if what.signal else STEP_PARTS.get(what.step, "")
-    if not what.unit or not (what.signal or what.step):
+    wanted = _own_unit(what, signals)
+    if not what.unit or not what.is_measured:
         return 1.0
     try:
         return _factor(what.unit, wanted)
     except ValueError as error:
         raise PatternError(f"the unit {what.unit!r} where {wanted!r} is expected: {error}") from None
+
+
+def _reading_name(what: FormatField) -> str:
+    return what.signal or (STEP_PREFIX + what.step if what.step else REQUEST_PREFIX + what.request)
+
+
+def _own_unit(what: FormatField, signals: Mapping[str, Signal]) -> str:
+    """Returns the unit in which a field is given; '' for none."""
+    return (
+        signals[what.signal].unit if what.signal else {**STEP_PARTS, **REQUEST_PARTS}.get(what.step or what.request, "")
+    )
 
 
 def _factor(given: str, wanted: str) -> float:

@@ -339,7 +339,7 @@ class Symptom:
 
 @dataclass(frozen=True, slots=True)
 class FormatField:
-    """What a field of a line is: a number of a signal, a label, a part of a step, or a time."""
+    """What a field of a line is: a number of a signal, a label, a part of a step or of a request, or a time."""
 
     signal: str = ""
     """Id of the signal that it measures."""
@@ -351,6 +351,8 @@ class FormatField:
     """Label of the series of this line, and of those that follow where the line `holds`."""
     step: str = ""
     """A part of a step of a training job; `line_reading.STEP_PARTS` has all."""
+    request: str = ""
+    """A part of a request to a server; `line_reading.REQUEST_PARTS` has all."""
     time: str = ""
     """date (any date with a time), epoch (seconds since 1970), epoch-ms, or elapsed (seconds since the first)."""
     shape: str = ""
@@ -372,6 +374,11 @@ class FormatField:
     of: tuple[str, ...] = ()
     """Fields of whose sum the number is a share."""
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is a number: of a signal, a step or a request."""
+        return bool(self.signal or self.step or self.request)
+
 
 @dataclass(frozen=True, slots=True)
 class FormatLine:
@@ -390,6 +397,8 @@ class FormatLine:
     """Patterns that the line may have anywhere, in any order."""
     evaluation: str = ""
     """during or end: the line is of an evaluation, and no step."""
+    arrival: bool = False
+    """Whether the line's time is that at which its request arrived, and not the one at which it ended."""
     fallback: bool = False
     """Whether the line counts only as long as no other one of the format has come."""
     whole: bool = False

@@ -11,7 +11,7 @@ from functools import lru_cache
 from skewscope.kb.problems import InputError, Problem
 
 STAMP = re.compile(
-    r"(?<!\d)(?P<year>(?:19|20)\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)"
+    r"(?<!\d)(?P<year>(?:19|20)\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)(?:[T ]| - )(?P<clock>\d\d:\d\d:\d\d)"
     r"(?:[.,](?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
 )
 US_STAMP = re.compile(

@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.cell_values import to_number, to_time
+from skewscope.adapters.inputs.file_origin import own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.inputs.request_fields import READ_ONLY, meaning_of, server_name
 from skewscope.adapters.inputs.request_rows import NAN, RequestCollector, ServedRequest, outcome_of
@@ -156,7 +157,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     if form is None:
         what = f"{first[0][1][:60]!r}" if first else "an empty file"
         raise InputError([Problem(name, first[0][0] if first else 0, "", what, EXAMPLES)])
-    collector = RequestCollector(name, labels)
+    collector = RequestCollector(name, labels, undated_end=own_time(name) or 1.0)
     times, others = LineTimes(labels, name, -1.0), 0
     for number, text in chain(first, lines):
         match = form.pattern.search(text, 0, MAX_LINE)
@@ -176,9 +177,10 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     return collector.series()
 
 
-def _untimed(time: float, match: LineMatch) -> ServedRequest | None:
-    """Returns the request of a line that has no duration, at the time of the line; None without a time."""
-    return ServedRequest(time, time, "", outcome_of(int(match["code"]))) if time >= 0 else None
+def _untimed(time: float, match: LineMatch) -> ServedRequest:
+    """Returns the request of a line that has no duration, at the time of the line; without a date where it has none."""
+    moment = max(time, 0.0)
+    return ServedRequest(moment, moment, "", outcome_of(int(match["code"])))
 
 
 READER = artefact_reader(

@@ -39,6 +39,19 @@ Messages of kernels, libraries, engines and schedulers count in every log: {coun
 PAGES = Path("docs", "artefacts")
 STEP_SIGNALS = {"step number": "step.duration", "step duration": "step.duration", "step rate": "step.duration"}
 """Signals of a job by the parts of its steps."""
+REQUEST_SIGNALS = {
+    "request duration": "serve.e2e",
+    "request ttft": "serve.ttft",
+    "request queue": "serve.queue_time",
+    "request prefill": "serve.prefill_time",
+    "request transfer": "serve.kv_xfer_time",
+    "request decode": "serve.decode_time",
+    "request tpot": "serve.itl",
+    "request prompt_tokens": "serve.prompt_len",
+    "request output_tokens": "serve.output_len",
+    "request code": "serve.failure",
+}
+"""Signals of a server by the parts of its requests."""
 
 
 def format_page(kinds: Iterable[InHand], pages: Path = PAGES) -> str:
@@ -75,7 +88,7 @@ def read_signals(one: InHand) -> list[str]:
     """Returns the ids of the signals that a sample gives, sorted; none for binary kinds and samples of events."""
     if made := catalogue().formats.get(one.kind):
         given = {str(item["signal"]) for sample in made.samples for item in sample.gives}
-        return sorted({STEP_SIGNALS.get(name, name) for name in given})
+        return sorted({(STEP_SIGNALS | REQUEST_SIGNALS).get(name, name) for name in given})
     if not one.sample:
         return []
     with TemporaryDirectory() as folder:

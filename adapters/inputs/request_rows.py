@@ -38,12 +38,18 @@ PARTS = {
 }
 """Parts of a request, with the histogram of each."""
 NO_PARTS = (NAN,) * len(PARTS)
+OF_DATES = frozenset(("serve_running",))
+"""Series that need to know when requests began and ended."""
+UNDATED = "its requests have no dates: they are placed at equal distances, so rates and requests at work say nothing"
 CLOSED_BY_CLIENT = frozenset((408, 429, 499))
 """Codes below 500 that say that a request was not served in time: timeout, too many requests, given up."""
 
 
 class ServedRequest(NamedTuple):
-    """A request. Times are seconds since 1970, durations seconds; NaN where unknown."""
+    """A request. Times are seconds since 1970, durations seconds; NaN where unknown.
+
+    One without a date has the arrival 0, and the end says how long it took.
+    """
 
     arrival: float
     end: float
@@ -68,7 +74,7 @@ def outcome_of(code: int) -> int:
 
 COLUMNS = ("server", "arrival", "end", "outcome", "ttft", "prompt_tokens", "output_tokens", "tpot", *PARTS)
 """Of the table of all requests; the server by its number."""
-MAX_SERIES = 20
+MAX_SERIES = 24
 """Series of one server, at most."""
 
 
@@ -79,8 +85,11 @@ class RequestCollector:
     file: str
     labels: Mapping[str, str]
     notes: list[str] = field(default_factory=list)
+    undated_end: float = 0.0
+    """When the last of requests without dates ended, such as the time of the file; 0 where dates are expected."""
     left_out: int = 0
     """Rows that are none, or have no times."""
+    _is_dated: bool = False
     _numbers: "array[float]" = field(default_factory=lambda: array("d"))
     """The columns of each request, one request after the other."""
     _servers: dict[str, int] = field(default_factory=dict)
@@ -96,9 +105,11 @@ class RequestCollector:
             InputError: there are too many requests or servers.
         """
         arrival, end, server, *others, parts = request
-        if not 0 <= arrival <= end < MAX_SECONDS:
+        is_valid = 0 <= arrival <= end < MAX_SECONDS
+        if not is_valid or (arrival == 0 and not self.undated_end):
             self.left_out += 1
             return
+        self._is_dated = self._is_dated or arrival > 0
         number = self._servers.get(server)
         if number is None:
             number = self._servers[server] = len(self._servers)
@@ -118,7 +129,7 @@ class RequestCollector:
             expected = "rows with the arrival of a request, and its end or how long it took"
             raise InputError([Problem(self.file, 0, "", what, expected)])
         place, unnamed = find_server(self.labels, self.file)
-        table = np.array(self._numbers).reshape(-1, len(COLUMNS))
+        table = self._dated_table()
         columns = dict(zip(COLUMNS, table.T, strict=True))
         # What no server answered belongs to none of them.
         servers = {name: number for name, number in self._servers.items() if name or len(self._servers) == 1}
@@ -127,6 +138,7 @@ class RequestCollector:
         note = join_notes(
             "" if any(servers) else unnamed,
             *self.notes,
+            "" if self._is_dated else UNDATED,
             f"{self.left_out} rows without valid times are left out" if self.left_out else "",
         )
         return [
@@ -134,15 +146,32 @@ class RequestCollector:
             for server, number in sorted(servers.items())
             for labels in [{"instance": server} if server else place]
             for metric, values in _ServerRequests(table[columns["server"] == number], times).series()
+            if self._is_dated or metric not in OF_DATES
         ]
+
+    def _dated_table(self) -> F64:
+        """Returns [request, column] the requests with dates, or all of them one after the other where none has any."""
+        table: F64 = np.array(self._numbers).reshape(-1, len(COLUMNS))
+        arrival, end = COLUMNS.index("arrival"), COLUMNS.index("end")
+        if self._is_dated:
+            kept = table[:, arrival] > 0
+            self.left_out += int((~kept).sum())
+            return table[kept]
+        took = table[:, end].copy()
+        apart = float(np.median(took)) or 1.0
+        # Equally far apart, so that slow ones do not stretch the time in which they are judged.
+        table[:, end] = max(self.undated_end, apart * len(took)) - apart * np.arange(len(took))[::-1]
+        table[:, arrival] = np.maximum(table[:, end] - took, 0.0)
+        return table
 
 
 def _sample_times(arrivals: F64, ends: F64) -> F64:
     """Returns [sample] seconds since 1970, from the first arrival to the last end."""
     begin, end = float(arrivals.min()), float(ends.max())
     span = end - begin
-    wanted = min(span * ENDS_IN_PERIOD / len(ends), span / MIN_SAMPLES)
-    period = next((each for each in PERIODS if each >= wanted), PERIODS[-1])
+    wanted = span * ENDS_IN_PERIOD / len(ends)
+    most = max((each for each in PERIODS if each <= span / MIN_SAMPLES), default=PERIODS[0])
+    period = min(most, next((each for each in PERIODS if each >= wanted), PERIODS[-1]))
     # The counts stand still after the last end: what a rule looks for over some seconds is judged then.
     count = math.ceil(max(span, LEAST_SPAN_S) / period) + 2
     return np.asarray(begin + period * np.arange(count), np.float64)
@@ -176,6 +205,9 @@ class _ServerRequests:
             *((metric, end, self._column(part)) for part, metric in PARTS.items()),
         ):
             yield from self._histogram(metric, moment, np.where(is_answered, values, NAN))
+        # As a server counts it: one observation for each token, so that a single request says much.
+        per_token, tokens = self._time_per_token(arrival, end, first), self._column("output_tokens") - 1
+        yield from self._histogram("serve_itl", end, np.where(is_answered & (tokens > 0), per_token, NAN), tokens)
 
     def _column(self, name: str) -> F64:
         column: F64 = self.table[:, COLUMNS.index(name)]
@@ -194,9 +226,19 @@ class _ServerRequests:
         counted: F64 = sums[np.searchsorted(moments[order], self.times, side="right")]
         return counted
 
-    def _histogram(self, metric: str, moments: F64, values: F64) -> Iterator[tuple[str, F64]]:
-        """Yields sum and count of a histogram whose observations are made at some moments; NaN is none."""
+    def _histogram(
+        self, metric: str, moments: F64, values: F64, counts: F64 | None = None
+    ) -> Iterator[tuple[str, F64]]:
+        """Yields sum and count of a histogram whose observations are made at some moments.
+
+        Args:
+            metric: its name.
+            moments: [request] seconds since 1970.
+            values: [request] what is observed; NaN for nothing.
+            counts: [request] how often; once each where None.
+        """
         known = np.isfinite(values) & np.isfinite(moments)
         if known.any():
-            yield f"{metric}_sum", self._count(moments[known], values[known])
-            yield f"{metric}_count", self._count(moments[known])
+            weights = np.ones(int(known.sum())) if counts is None else counts[known]
+            yield f"{metric}_sum", self._count(moments[known], values[known] * weights)
+            yield f"{metric}_count", self._count(moments[known], weights)

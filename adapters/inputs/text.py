@@ -21,6 +21,8 @@ from skewscope.adapters.inputs.known_formats import CLOCK_PARTS, KIND, known_for
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, metric_of
 from skewscope.adapters.inputs.reader import InputReader
+from skewscope.adapters.inputs.request_lines import RequestLines
+from skewscope.adapters.inputs.request_rows import RequestCollector
 from skewscope.adapters.inputs.step_lines import StepLines
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
@@ -132,6 +134,7 @@ class TextReader:
         if "group" in self._place:
             steps = StepReader(self._collector, self._place["group"])
             self._steps = StepLines(self.file, self.labels, steps, self._add)
+        self._requests = RequestLines(RequestCollector(self.file, self.labels, undated_end=own_time(self.file) or 1.0))
         self._messages = MessageReader(self.file, self.labels, self.times)
         self._sums: dict[tuple[str, tuple[tuple[str, str], ...], float], float] = {}
         self._metrics: dict[str, str] = {}
@@ -167,6 +170,11 @@ class TextReader:
     def _read_numbers(self, line: LogLine, found: Sequence[LineReadings]) -> None:
         for each in found:
             time = self.times.now if each.time is None else self.times.set(*each.time)
+            if each.requests():
+                is_dated = each.time is not None or self.times.is_dated
+                is_arrival = self.format is not None and self.format.lines[each.line].arrival
+                self._requests.read(each, time if is_dated else None, line.number, is_arrival=is_arrival)
+                continue
             for one in each.readings:
                 self._add(one, time, line)
             if self._lines and each.readings:
@@ -241,6 +249,8 @@ class TextReader:
         self._collector.note = join_notes(*self.notes, own_time_note, self.times.note, clock_note, harmless)
         keeps_newest = self.format is not None and self.format.place == "server"
         own = self._steps.steps.list_series() if self._steps else self._collector.series(keeps_newest=keeps_newest)
+        if len(self._requests.collector):
+            own = [*own, *self._requests.collector.series()]
         if not own and not self._messages.has_findings:
             raise NothingKnownError([self._nothing_found(harmless)])
         return [*own, *self._messages.series(self._collector.note)]
