@@ -46,6 +46,9 @@ def _make_request(parts: Mapping[str, float], server: str, time: float | None, *
         arrival + took,
         server,
         outcome_of(int(parts["code"])) if "code" in parts else OK,
-        *(parts.get(name, NAN) for name in ("ttft", "prompt_tokens", "output_tokens", "tpot")),
-        parts={name: parts[name] for name in PARTS if name in parts},
+        parts.get("ttft", NAN),
+        parts.get("prompt_tokens", NAN),
+        parts.get("output_tokens", NAN),
+        parts.get("tpot", NAN),
+        {name: parts[name] for name in PARTS if name in parts},
     )
