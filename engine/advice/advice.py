@@ -268,10 +268,10 @@ class PolicyEvaluator:
         for key in sorted(self._asserted.keys() - wanted.keys()):
             self.matcher.retract(*key)
             del self._asserted[key]
-        for key, fact in sorted(wanted.items()):
-            if self._asserted.get(key) != fact:
-                self.matcher.assert_fact(fact)
-                self._asserted[key] = fact
+        changed = [key for key, fact in wanted.items() if self._asserted.get(key) != fact]
+        for key in sorted(changed):
+            self.matcher.assert_fact(wanted[key])
+            self._asserted[key] = wanted[key]
 
 
 def _add_derived_facts(
