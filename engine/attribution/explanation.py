@@ -4,6 +4,7 @@ The relations, the first that holds:
 
 - `merged`: it is part of another incident of the same condition, which has taken it in (`alert_incidents`);
 - `caused`: the causal graph of the catalogue, laid over the topology, leads from the other one to it (`cause_graph`);
+  or a message that is a sign of another condition was written before, and that one leads to it;
 - `lingering`: the incident that explained it has resolved, and its own effect, such as a queue, still clears;
 - `coincident`: it began with, or as an aftermath of, a more certain incident in the same place. Two independent faults
   that begin in one place within seconds are far rarer than one fault that triggers the rules of two conditions.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming
+from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import Entity, EntityLocation, LocalityIndex
 from skewscope.rules.entity_kinds import GROUP_LIKE
@@ -152,6 +154,8 @@ BEFORE_END_S, AFTER_END_S = 15.0, 20.0
 """An incident that begins this long before or after the end of another one is its aftermath."""
 SAME_GROUP = 2
 """Closeness of two members of one group."""
+LIKELY = 0.3
+"""Probability from which on what a message is a sign of may explain a diagnosis (judgement: one of three)."""
 
 
 class Explainer:
@@ -161,7 +165,11 @@ class Explainer:
         self.causes, self.locality, self.timing = causes, locality, timing
 
     def explain(
-        self, t: float, recent: Collection[DiagnosisState], states: Mapping[str, IncidentState]
+        self,
+        t: float,
+        recent: Collection[DiagnosisState],
+        states: Mapping[str, IncidentState],
+        messages: Collection[SymptomState] = (),
     ) -> dict[str, Explanation | None]:
         """Returns the explanations of recent incidents by id, None for a root; omits those that keep theirs.
 
@@ -169,10 +177,13 @@ class Explainer:
             t: the end of the tick.
             recent: incidents that are open or have just resolved.
             states: all incidents by id, including those that `recent` names as explanations.
+            messages: symptoms that began with a message, and that nothing explains.
         """
         candidates, settled = self._candidates(t, recent)
         roots = self.find_lingering(t, recent, states)
         roots |= _related("caused", attribute_candidates(candidates, self.causes, self.locality))
+        left = [one for one in recent if one.is_open and one.id not in roots]
+        roots |= _related("caused", self._find_announced(left, messages) if messages else {})
         unexplained = [c for c in candidates if c.id not in roots and c.id not in settled]
         roots |= _related("coincident", find_coincident(unexplained, self.locality))
         found: dict[str, Explanation | None] = {}
@@ -182,6 +193,25 @@ class Explainer:
             elif incident.is_open or incident.id in roots or _is_cyclic(incident, roots, states):
                 found[incident.id] = roots.get(incident.id)
         return found
+
+    def _find_announced(
+        self, diagnoses: Collection[DiagnosisState], messages: Collection[SymptomState]
+    ) -> Mapping[str, str]:
+        """Returns by diagnosis the first message before it, at its place, of what brings such a condition about."""
+        located = [(one, self._locate(one)) for one in diagnoses]
+        found: dict[str, str] = {}
+        for message in sorted(messages, key=lambda each: (each.since, each.id)):
+            signs = [each.condition for each in message.causes if each.probability >= LIKELY]
+            effects = {effect for sign in signs for effect in self.causes.effects(sign)}.difference(signs)
+            here = self._locate(message)
+            for one, there in located:
+                if one.condition in effects and message.since <= one.since and closeness(here, there) >= SAME_GROUP:
+                    found.setdefault(one.id, message.id)
+        return found
+
+    def _locate(self, one: IncidentState) -> LocatedCandidate:
+        candidate = AttributionCandidate(one.id, one.condition, _entities_of(one), one.since, 0.0)
+        return locate_candidate(candidate, self.locality)
 
     def find_lingering(
         self, t: float, recent: Iterable[DiagnosisState], states: Mapping[str, IncidentState]
@@ -231,8 +261,12 @@ def _related(relation: str, roots: Mapping[str, str]) -> dict[str, Explanation]:
     return {id_: Explanation(root, relation) for id_, root in roots.items()}
 
 
+def _entities_of(incident: IncidentState) -> tuple[Entity, ...]:
+    return incident.primary_entity, *sorted(incident.members - {incident.primary_entity})
+
+
 def _to_candidate(incident: DiagnosisState) -> AttributionCandidate:
-    entities = (incident.primary_entity, *sorted(incident.members - {incident.primary_entity}))
+    entities = _entities_of(incident)
     until = math.inf if incident.resolved_at is None else incident.resolved_at
     score = incident.peak_evidence.score
     return AttributionCandidate(

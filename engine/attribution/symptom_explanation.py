@@ -3,12 +3,16 @@
 A symptom names no cause, so no causal graph leads to it: whatever a diagnosis at its place is of may show in it.
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from skewscope.engine.attribution.explanation import CAUSE_BEFORE_S
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.state import IncidentState, final_explanation
+from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.symptoms.deviation import EVENT
 from skewscope.engine.symptoms.places import PlaceTokens
 
 WAITING_HOPS = 2
@@ -21,8 +25,8 @@ class SymptomExplainer:
 
     tokens: PlaceTokens
     _revision: int = -1
-    _roots: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    """By token: number and root of the first diagnosis that may explain what has the token."""
+    _roots: Mapping[str, tuple[int, str, float]] = field(default_factory=dict)
+    """By token: number, root and begin of the first diagnosis that may explain what has the token."""
     _explainable: dict[tuple[Entity, ...], frozenset[str]] = field(default_factory=dict)
     """What a diagnosis may explain, by its entities; of the present ones only."""
     _waiting: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
@@ -40,17 +44,22 @@ class SymptomExplainer:
             return
         self._revision = revision
         before, self._explainable = self._explainable, {}
-        found: dict[str, tuple[int, str]] = {}
+        found: dict[str, tuple[int, str, float]] = {}
         for n, one in enumerate(sorted(diagnoses, key=lambda each: each.sort_key)):
             root, entities = final_explanation(one, states), tuple(sorted({one.primary_entity, *one.members}))
             tokens = self._explainable[entities] = before.get(entities) or self._find_explainable(entities)
             for token in tokens:
-                found.setdefault(token, (n, root.id if root else one.id))
+                found.setdefault(token, (n, root.id if root else one.id, one.since))
         self._roots = found
 
-    def find(self, tokens: Iterable[str]) -> str:
-        """Returns the root of the first diagnosis that may explain what has some tokens; '' if none may."""
-        return min((self._roots[token] for token in tokens if token in self._roots), default=(0, ""))[1]
+    def find(self, one: SymptomState) -> str:
+        """Returns the root of the first diagnosis that may explain a symptom; '' if none may.
+
+        A message has its time: what began later than it does not explain it.
+        """
+        latest = one.since + CAUSE_BEFORE_S if one.primary.form == EVENT else math.inf
+        near = (self._roots[token] for token in one.tokens if token in self._roots)
+        return min((each for each in near if each[2] <= latest and each[1] != one.id), default=(0, "", 0.0))[1]
 
     def _find_explainable(self, entities: Iterable[Entity]) -> frozenset[str]:
         """Returns the tokens of all places that a diagnosis may explain; a pool reaches its replicas."""

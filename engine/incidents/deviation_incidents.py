@@ -10,7 +10,7 @@ from skewscope.engine.incidents.symptom import SymptomIndex, SymptomState, sympt
 from skewscope.engine.model.incident import Advice
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import LESS, PAST, PEERS, SHARES, Deviation, DeviationKey
+from skewscope.engine.symptoms.deviation import EVENT, LESS, PAST, PEERS, SHARES, Deviation, DeviationKey
 from skewscope.engine.symptoms.places import JudgedPlaces, PlaceTokens
 from skewscope.engine.symptoms.progress import PART_SIGNAL, STEP_SIGNAL
 from skewscope.kb.model import Catalogue
@@ -50,6 +50,11 @@ class DeviationIncidents:
     def recent(self) -> dict[str, SymptomState]:
         """The symptoms that are open or have just ended, in the order in which they opened."""
         return self.lifecycle.recent(SymptomState)
+
+    def messages(self) -> list[SymptomState]:
+        """Returns the open symptoms that began with a message and that no diagnosis explains."""
+        recent = self.recent.values()
+        return [one for one in recent if one.primary.form == EVENT and one.is_open and one.explanation is None]
 
     def step(self, t: float, deviations: Deviations) -> None:
         """Brings the incidents in line with the deviations that hold at a time."""

@@ -193,7 +193,8 @@ class IncidentTracker:
         explaining = tuple(sorted(one.id for one in recent.values() if one.resolved_age(t) <= self.timing.explain_s))
         lingering = tuple(sorted(self._explainer.find_lingering(t, recent.values(), self._lifecycle.states)))
         due = tuple(sorted(one.id for one in recent.values() if one.is_open and _is_comparison_due(t, one)))
-        return self.alerts.version, self._context, self._by_alerts.waiting, fading, explaining, lingering, due
+        messages = tuple((one.id, one.ranked_count) for one in self._by_deviations.messages())
+        return self.alerts.version, self._context, self._by_alerts.waiting, fading, explaining, lingering, messages, due
 
     def _count_judgeable(self, condition: str, domain: str, kind: str) -> int:
         verdicts = (verdict for _, verdict in self.alerts.verdicts_of(condition))
@@ -201,7 +202,7 @@ class IncidentTracker:
 
     def _explain(self, t: float) -> None:
         recent = self._by_alerts.recent
-        found = self._explainer.explain(t, recent.values(), self._lifecycle.states)
+        found = self._explainer.explain(t, recent.values(), self._lifecycle.states, self._by_deviations.messages())
         changed = [recent[id_] for id_, new in found.items() if recent[id_].explanation != new]
         for incident in sorted(changed, key=lambda one: one.sort_key):
             self._lifecycle.explain(t, incident, found[incident.id])
@@ -214,7 +215,7 @@ class IncidentTracker:
             return
         self._symptom_explainer.update(self._revision, self._by_alerts.recent.values(), self._lifecycle.states)
         for one in left:
-            root = self._symptom_explainer.find(one.tokens)
+            root = self._symptom_explainer.find(one)
             if root:
                 self._lifecycle.explain(t, one, Explanation(root, "caused"))
 

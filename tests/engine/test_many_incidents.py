@@ -10,6 +10,7 @@ from skewscope.engine.advice import advice
 from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents import alert_incidents, lifecycle
 from skewscope.engine.incidents.diagnosis import DiagnosisState
+from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.incident import MAX_HISTORY, extend_history
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.deviation import PAST, Deviation
@@ -126,15 +127,20 @@ def diagnoses_of(ports):
     return [DiagnosisState("late", one.entity, 0.0, 0.0, peak_evidence=one.peak_evidence) for one in alerts]
 
 
+def symptom_at(place, tokens):
+    (deviation,) = (one for one in port_deviations(1).values())
+    return SymptomState("lost-capacity", place, 0.0, 0.0, primary=deviation, tokens=set(tokens.of(place)))
+
+
 def test_a_diagnosis_is_found_without_a_look_at_all_of_them():
     def calls(ports):
         tokens = PlaceTokens(symptom_tracker(ports).locality)
         explainer, diagnoses = SymptomExplainer(tokens), diagnoses_of(ports)
-        wanted = [(tokens.of(one.primary_entity), one.id) for one in diagnoses]
+        symptoms = [symptom_at(one.primary_entity, tokens) for one in diagnoses]
         explainer.update(0, diagnoses, {})
         found = []
-        made = count_calls(lambda: found.extend(explainer.find(near) for near, _ in wanted))
-        assert found == [id_ for _, id_ in wanted]
+        made = count_calls(lambda: found.extend(map(explainer.find, symptoms)))
+        assert found == [one.id for one in diagnoses]
         return made
 
     assert calls(960) < 10 * calls(120)

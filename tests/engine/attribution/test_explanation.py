@@ -21,7 +21,8 @@ from skewscope.engine.model.incident import RELATIONS, Explanation, parse_explan
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.loader import catalogue
-from tests.support.incidents import N1, N2, QUIET, Says, places, play, track
+from tests.support.incidents import N1, N2, QUIET, SPEAKS, Says, info, places, play, track, verdict
+from tests.support.symptom_world import SymptomWorld, pool_of_replicas
 
 
 def suspect(condition, kind, name, since=100.0, sure=1.0, until=math.inf):
@@ -162,3 +163,30 @@ def test_both_versions_of_an_explanation_are_read(field):
     expected = None if field is None else Explanation("x", "caused" if field == "x" else "coincident")
     assert parse_explanation(field) == expected
     assert set(RELATIONS) == {"merged", "lingering", "caused", "coincident"}
+
+
+MESSAGE = ("event.nixl_transfer_failed", "replica", "A")
+BACKLOG, TRANSFER = "burst-admission-backlog", "kv-transfer-bottleneck"
+
+
+@pytest.mark.parametrize(
+    ("condition", "message_at", "explained"),
+    [
+        pytest.param(BACKLOG, 2, {(BACKLOG, "reported-event")}, id="a queue after what the message is a sign of"),
+        pytest.param(BACKLOG, 5, {("reported-event", BACKLOG)}, id="a message within a queue"),
+        pytest.param(TRANSFER, 18, {("reported-event", TRANSFER)}, id="what the message is a sign of"),
+        pytest.param(TRANSFER, 2, set(), id="a message that is much older"),
+        pytest.param("weights-cold-start", 2, set(), id="what no message leads to"),
+    ],
+)
+def test_a_message_is_before_what_it_announces_and_no_effect_of_what_is_younger(condition, message_at, explained):
+    rule = info(condition)
+    world = SymptomWorld(fleet=pool_of_replicas(1), rules={rule.rule: rule})
+    start = 4 if message_at == 5 else 20
+    for n in range(40):
+        world.tick({MESSAGE: 1.0} if n == message_at else {})
+        said = {"A": SPEAKS} if n >= start else {}
+        world.tracker.step(world.t, [verdict(condition, said, "replica", ("A",))], world.detector.deviations)
+    told = world.incidents()
+    names = {one.id: one.condition for one in told}
+    assert {(one.condition, names[one.explained_by.id]) for one in told if one.explained_by} == explained
