@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
-from skewscope.engine.attribution.explanation import CAUSE_BEFORE_S, SIMULTANEOUS_S
+from skewscope.engine.attribution.explanation import SIMULTANEOUS_S
+from skewscope.engine.incidents.state import CAUSE_BEFORE_S
 from skewscope.engine.model.incident import BlastRadius, Explanation, Incident
 from skewscope.engine.model.topology import Node, Topology
 

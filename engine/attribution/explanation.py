@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.incidents.diagnosis import DiagnosisState
-from skewscope.engine.incidents.state import IncidentState, IncidentTiming
+from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, IncidentTiming
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import Entity, EntityLocation, LocalityIndex
@@ -90,8 +90,6 @@ def is_contained(one: LocatedCandidate, other: LocatedCandidate) -> bool:
 if TYPE_CHECKING:
     from networkx import DiGraph  # 0.2 s to import, and seldom needed
 
-CAUSE_BEFORE_S = 10.0
-"""An effect may be detected this long before its cause: their rules have different windows."""
 ANY_TOKEN, FLEET_TOKEN = "any", "fleet"
 
 

@@ -7,9 +7,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from skewscope.engine.attribution.explanation import CAUSE_BEFORE_S
 from skewscope.engine.incidents.diagnosis import DiagnosisState
-from skewscope.engine.incidents.state import IncidentState, final_explanation
+from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, final_explanation
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.deviation import EVENT

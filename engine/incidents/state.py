@@ -15,6 +15,9 @@ from skewscope.engine.model.incident import SEVERITIES, Advice, Explanation, His
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.kb.model import Catalogue
 
+CAUSE_BEFORE_S = 10.0
+"""An effect may be detected this long before its cause: their rules have different windows."""
+
 
 @dataclass(frozen=True, slots=True)
 class IncidentTiming:

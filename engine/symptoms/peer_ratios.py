@@ -29,7 +29,8 @@ CHANCE = 3.0
 """A number of requests that come independently varies by its root (Poisson); what is within so many of these from the
 median of its peers is chance."""
 FIRST_TIMES = 1.5
-"""Of fewer readings than make a run, each differs by so many times what matters of a run (judgement)..."""
+"""Of fewer readings than make a past, each of the last ones differs by so many times what matters of a run (judgement),
+..."""
 MIN_FIRST_SIZE = 3
 """...of one of so many members at least: of two, nothing says which one is odd."""
 FIRST_KINDS = frozenset({"replica", "rank"})
@@ -86,7 +87,9 @@ class PeerRatios:
         self._late_since = np.empty(0)
         """[pair] when a single step was late at the last comparison."""
         self._first_odd: Mask = np.empty(0, bool)
-        """[pair] whether it is odd in all of the few readings that there are."""
+        """[pair] whether it is odd in the last ones of the few readings that there are."""
+        self._first_factor, self._first_since = np.empty(0), np.empty(0)
+        """[pair] the ratio from which on it is, infinite where few readings say nothing; since when it has been so."""
         self.repeats = RepeatedSteps(self.cells)
         self.ratio = np.empty(0)
         self._follows_load: Mask = np.empty(0, bool)
@@ -151,6 +154,9 @@ class PeerRatios:
         self._may_be_late = is_step & (cells.set_sizes >= MIN_LATE_SET)[cells.pair_set]
         self.repeats.grow(is_step & self.compared)
         self._late_since = widen(self._late_since, pairs, np.nan)
+        is_alike = np.array([one.kind in FIRST_KINDS for one in cells.places], bool)[at] & self.compared
+        self._first_factor = np.where(is_alike, FIRST_TIMES * (1 + least[at]), np.inf)
+        self._first_since = widen(self._first_since, pairs, np.nan)
         for name in ("_waiting", "_distinct_new", "_first_odd"):
             setattr(self, name, widen(getattr(self, name), pairs, False))
         self._standing = widen(self._standing, pairs, 0)
@@ -207,6 +213,8 @@ class PeerRatios:
         self.shifts.step(pairs, ratio, np.full(len(pairs), t))
         self._hold_back(pairs, t)
         self._count_standing(pairs, ratio, t)
+        far = self._are_far(pairs, ratio, ratio)
+        self._first_since[pairs] = np.where(far, np.fmin(self._first_since[pairs], t), np.nan)
         late_by = (value - middle)[known]
         self._find_late(pairs, late_by, t)
         self.repeats.step(pairs[self.shifts.count[pairs] >= MIN_PAST], self.ratio, usable, self.median, t)
@@ -253,16 +261,19 @@ class PeerRatios:
         self._floors[at] += FLOOR_RATE * (floors[order][first] - self._floors[at])
         self.moving.step(at, top, np.full(len(at), t))
 
+    def _are_far(self, pairs: Index, lowest: F64, highest: F64) -> Mask:
+        """Returns [k] whether some pairs are so far from 1, by their lowest and highest ratio, that few readings do."""
+        limits, factor = self.shifts.limits, self._first_factor[pairs]
+        found: Mask = (lowest > factor) & limits.up[pairs] | (highest < 1 / factor) & limits.down[pairs]
+        return found
+
     def conclude(self) -> None:
-        """Ends the data: of a few readings, one member that is odd in all of them counts."""
-        limits, numbers = self.shifts.limits, self.cells.pair_set
-        newest = self.shifts.memory.get(np.arange(len(numbers)), NEWEST)
-        factor = FIRST_TIMES * (1 + limits.least[limits.owners(np.arange(len(numbers)))])
-        kinds = np.array([self.cells.places[cell].kind in FIRST_KINDS for cell in self.cells.pair_cell.tolist()], bool)
+        """Ends the data: where readings are too few for a past, one member that is odd in the last ones counts."""
+        pairs, numbers = np.arange(len(self.ratio)), self.cells.pair_set
+        newest = self.shifts.memory.get(pairs, NEWEST)
         with np.errstate(invalid="ignore"):
-            above = np.fmin.reduce(newest, axis=0) > factor
-            below = np.fmax.reduce(newest, axis=0) < 1 / factor
-        odd = self.compared & kinds & np.isnan(newest).any(axis=0) & (above & limits.up | below & limits.down)
+            far = self._are_far(pairs, np.fmin.reduce(newest, axis=0), np.fmax.reduce(newest, axis=0))
+        odd = far & ~np.isnan(self._first_since) & np.isnan(self.shifts.high)
         single = np.bincount(numbers[odd], minlength=len(self.cells.set_sizes)) == 1
         self._first_odd = odd & single[numbers] & (self.cells.set_sizes >= MIN_FIRST_SIZE)[numbers]
 
@@ -291,7 +302,7 @@ class PeerRatios:
         if self.repeats.found[pair]:
             return self.repeats.since(pair)
         late = float(self._late_since[pair])
-        return float(self.cells.time[self.cells.pair_cell[pair]]) if np.isnan(late) else late
+        return float(self._first_since[pair]) if np.isnan(late) else late
 
     def level(self, pair: int) -> float:
         """Returns the ratio of a pair that is an outlier: of its shift, of its last late step, or the newest one."""

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.attribution.explanation import (
-    CAUSE_BEFORE_S,
     AttributionCandidate,
     attribute_candidates,
     closeness,
     locate_candidate,
 )
+from skewscope.engine.incidents.state import CAUSE_BEFORE_S
 from skewscope.engine.model.locality import Entity
 from skewscope.kb.model import CausalLink
 from skewscope.rules.policy import FACTS

@@ -64,6 +64,16 @@ def test_one_replica_unlike_its_peers_is_told_of_one_reading(cores, named):
     assert [one.condition for one in conclude(world)] == named
 
 
+@pytest.mark.parametrize(("late", "named"), [((7.0,) * 6, ["uneven-load"]), ((7.0, 7.0, 7.0, 1.0, 7.0, 7.0), [])])
+def test_one_replica_that_becomes_unlike_its_peers_is_told_of_few_readings(late, named):
+    world = SymptomWorld(fleet=pool_of_replicas(3))
+    for factor in (1.0, 1.0, 1.0, *late):
+        world.tick({("pod.cpu", "replica", name): 2.0 * (factor if name == "A" else 1.0) for name in "ABC"}, pause=60.0)
+    assert not world.incidents()
+    assert [one.condition for one in conclude(world)] == named
+    assert [one.since for one in world.detector.deviations.values()] == [world.start + 240.0] * len(named)
+
+
 def read_ports(signal, values):
     ports = tuple(Port("s", f"p{n}", "east-west", 1e9) for n in range(len(values)))
     world = SymptomWorld(fleet=Topology((Node("s", ports=ports),)))
