@@ -70,6 +70,8 @@ class Reading(NamedTuple):
     """In the signal's unit."""
     labels: Mapping[str, str] = NO_LABELS
     adds: bool = False
+    rates: bool = False
+    """Whether it is a mean for each second since the line before."""
     digit: float = 0.0
     """What its last digit stands for, in the signal's unit; of parts of a step."""
 
@@ -247,7 +249,7 @@ class LineReader:
             key = number.signal, tuple(sorted(labels.items()))
             value = self._totals[key] = self._totals.get(key, 0.0) + value
         digit = factor * smallest_part(text) if what.step else 0.0
-        return Reading(number.signal, value, labels, what.adds, digit)
+        return Reading(number.signal, value, labels, what.adds, what.rates, digit)
 
 
 def list_lines(one: Format, text: str) -> list[str]:

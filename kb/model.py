@@ -371,6 +371,8 @@ class FormatField:
     """Whether several fields of one reading add up, as the bits of a mask do."""
     counts: bool = False
     """Whether the numbers of all lines add up: what happened since the file began."""
+    rates: bool = False
+    """Whether the number is a mean for each second since the line before, of a signal that counts."""
     of: tuple[str, ...] = ()
     """Fields of whose sum the number is a share."""
 

@@ -13,6 +13,8 @@ COMMAND = re.compile(r"\bethtool (?:-S|--statistics) (?P<device>[\w@.-]{1,40})")
 TITLE = re.compile(r"^[=#* -]{0,8}(?P<device>[a-zA-Z][\w@.-]{1,39})(?::|[=#* -]{1,8})$")
 HEADER = "NIC statistics:"
 VALUE = re.compile(r"^ {2,8}(?P<name>\S[^:]{0,80}?(?:: [a-z]\S{0,60})?): (?P<number>-?\d{1,20})$")
+QUEUE = re.compile(r"\[(?P<bnxt>\d{1,4})\]: (?P<counter>\w+)|queue_(?P<ena>\d{1,4})_(?P<name>(?:rx|tx)_\w+)")
+"""A counter of one queue, as bnxt_en and ena write it: the counters of a device are sums over its queues."""
 
 
 class EthtoolParser:
@@ -32,8 +34,11 @@ class EthtoolParser:
         elif text.strip() == HEADER:
             self._inside = True
         elif self._inside and (match := VALUE.match(text)):
-            metric = re.sub(r"\W", "_", ethtool_metric(match["name"]))
+            queue = QUEUE.fullmatch(match["name"])
+            name = (queue["counter"] or queue["name"]) if queue else match["name"]
+            metric = re.sub(r"\W", "_", ethtool_metric(name))
             place = {"node": self._place["node"], "device": self._device or UNNAMED_DEVICE}
+            place |= {"queue": queue["bnxt"] or queue["ena"]} if queue else {}
             return [Counter(match["name"], metric, place, float(match["number"]), number)]
         return []
 
@@ -60,4 +65,5 @@ READER = artefact_reader(
     exporter="node_exporter",
     placed_by_name=True,
     host_in_name=host_in_name,
+    keeps_prompts=True,
 )

@@ -137,6 +137,7 @@ class TextReader:
         self._requests = RequestLines(RequestCollector(self.file, self.labels, undated_end=own_time(self.file) or 1.0))
         self._messages = MessageReader(self.file, self.labels, self.times)
         self._sums: dict[tuple[str, tuple[tuple[str, str], ...], float], float] = {}
+        self._counted: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[float, float]] = {}
         self._metrics: dict[str, str] = {}
         self._last_line = 0
 
@@ -224,7 +225,16 @@ class TextReader:
             key = one.signal, tuple(sorted(labels.items())), time
             self._sums[key] = self._sums.get(key, 0.0) + one.value
         else:
-            self._collector.add(self._metric(one.signal), labels, time, one.value, line.number)
+            value = self._count(one, labels, time) if one.rates else one.value
+            self._collector.add(self._metric(one.signal), labels, time, value, line.number)
+
+    def _count(self, one: Reading, labels: Mapping[str, str], time: float) -> float:
+        """Returns what was counted until a line that says how much it is in each second since the line before."""
+        key = one.signal, tuple(sorted(labels.items()))
+        before, total = self._counted.get(key, (time, 0.0))
+        total += one.value * max(time - before, 0.0)
+        self._counted[key] = time, total
+        return total
 
     def _metric(self, signal: str) -> str:
         """Returns the name of a signal: that of the exporter which delivers the same, which says what is measured."""

@@ -5,6 +5,7 @@ import pytest
 from skewscope.adapters.inputs import ethtool_statistics, infiniband_counters
 from skewscope.adapters.inputs.counter_dumps import parse_dump_name, parse_time_line
 from skewscope.adapters.inputs.recording import load, open_recording
+from skewscope.adapters.mapping.names import ethtool_metric
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError
@@ -173,3 +174,18 @@ def test_a_real_tree_of_sysfs_is_read_as_its_files_say(shared):
     words = int((root / "mlx5_0/ports/1/counters/port_xmit_data").read_text())
     assert found["skewscope_port_tx_bytes"] == [4.0 * words]
     assert found["skewscope_port_state"] == [4]
+
+
+QUEUES = {
+    "bnxt": ("[0]: rx_discards: 3\n     [1]: rx_discards: 4", "node_ethtool_received_discards"),
+    "ena": ("queue_0_rx_cnt: 7\n     queue_1_rx_cnt: 9", "node_ethtool_received_cnt"),
+}
+
+
+@pytest.mark.parametrize(("lines", "metric"), QUEUES.values(), ids=QUEUES)
+def test_counters_of_queues_are_those_of_their_device(lines, metric):
+    found = read(ethtool_statistics, f"NIC statistics:\n     {lines}\n")
+    assert {one.metric for one in found} == {metric}
+    assert sorted(dict(one.labels)["queue"] for one in found) == ["0", "1"]
+    known = {ethtool_metric(name) for one in catalogue().signals.values() for name in one.sources.get("ethtool", ())}
+    assert metric in known

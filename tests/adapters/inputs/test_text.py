@@ -263,3 +263,13 @@ def test_a_state_that_is_no_trouble_is_no_event():
     assert {one.metric for one in input_readers()["text"].read_series(io.BytesIO(text), "x.txt", {})} == {
         "skewscope_port_carrier"
     }
+
+
+def test_means_for_each_second_count_over_the_time_between_lines():
+    head = "Linux 6.8.0 (n1)  2026-11-22  _x86_64_  (8 CPU)\n\n"
+    names = "        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s\n"
+    rows = "10:00:00  eth0  5.00  0.00  0.00  0.00\n10:00:10  eth0  9.00  0.00  0.00  0.00\n"
+    rows += "10:00:30  eth0  2.00  0.00  0.00  0.00\n"
+    found = input_readers()["text"].read_series(io.BytesIO((head + "09:59:50" + names + rows).encode()), "sar.txt", {})
+    (packets,) = [one for one in found if "rx_netdev_packets" in one.metric]
+    assert packets.values.tolist() == [0, 90, 130]
