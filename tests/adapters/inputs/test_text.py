@@ -267,9 +267,10 @@ def test_a_state_that_is_no_trouble_is_no_event():
 
 def test_means_for_each_second_count_over_the_time_between_lines():
     head = "Linux 6.8.0 (n1)  2026-11-22  _x86_64_  (8 CPU)\n\n"
-    names = "        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s\n"
-    rows = "10:00:00  eth0  5.00  0.00  0.00  0.00\n10:00:10  eth0  9.00  0.00  0.00  0.00\n"
-    rows += "10:00:30  eth0  2.00  0.00  0.00  0.00\n"
-    found = input_readers()["text"].read_series(io.BytesIO((head + "09:59:50" + names + rows).encode()), "sar.txt", {})
-    (packets,) = [one for one in found if "rx_netdev_packets" in one.metric]
-    assert packets.values.tolist() == [0, 90, 130]
+    row = "{:<9}{:>9}{:>9}{:>9}{:>9}{:>9}\n".format
+    rows = row("09:59:50", "IFACE", "rxpck/s", "txpck/s", "rxkB/s", "txkB/s")
+    for clock, packets in (("10:00:00", 5.0), ("10:00:10", 9.0), ("10:00:30", 2.0)):
+        rows += row(clock, "eth0", packets, 0.0, 0.0, 0.0)
+    found = input_readers()["text"].read_series(io.BytesIO((head + rows).encode()), "sar.txt", {})
+    counted = next(one for one in found if one.metric == metric_of("port.rx_netdev_packets"))
+    assert counted.values.tolist() == [0, 90, 130]
