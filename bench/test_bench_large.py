@@ -252,7 +252,7 @@ def test_large(nodes, sick):
                 (verdict.rule, int(at)) for verdict in diagnosis.verdicts for at in np.flatnonzero(verdict.firing)
             }
     ms = 1000 * np.array(took[WARM:])
-    evaluator = diagnosis._detector.evaluator  # noqa: SLF001 - how many rules are evaluated
+    evaluator = diagnosis._rules.evaluator  # noqa: SLF001 - how many rules are evaluated
     judged = sum(
         not evaluator.is_undelivered(evaluator.number_of(e.when) for e in rule.evidence) for rule in RULES.values()
     )

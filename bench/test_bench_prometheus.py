@@ -20,7 +20,7 @@ is the cost of the rules, without ingestion, notifications, annotations and reco
 `prometheus_rule_group_last_duration_seconds` and `prometheus_rule_evaluation_duration_seconds` are printed beside it:
 wall time of one thread.
 
-**Skewscope.** Live ticks with the samples as a frame. The figure is the processor time of `Detector.step` without
+**Skewscope.** Live ticks with the samples as a frame. The figure is the processor time of `RuleDetector` without
 ingestion: advancing the windows, evaluating, holding, and the value behind each rule that fires.
 
 **Limits of the comparison.** Prometheus keeps each sample, its windows may end anywhere, and any new query can be
@@ -44,7 +44,8 @@ import pytest
 
 from bench.prometheus_server import Prometheus, labels
 from skewscope.engine.ingest.feed import FrameColumn, SampleFrame, SeriesTable, empty_block
-from skewscope.engine.judge.judge import Detector
+from skewscope.engine.judge.judge import RuleDetector
+from skewscope.engine.model.tick import NewSamples, Tick
 from skewscope.engine.model.topology import Node, Topology
 from skewscope.kb.loader import catalogue
 from skewscope.rules.loader import load_strict
@@ -264,10 +265,10 @@ def of_prometheus(folder: Path) -> tuple[float, set[tuple[str, str]]]:
     return one, firing
 
 
-class Halved(Detector):
+class Halved(RuleDetector):
     """A detector that records the time of ingestion."""
 
-    def _absorb(self, *args) -> None:
+    def _ingest(self, *args) -> None:
         begin = time.process_time()
         super()._ingest(*args)
         self.absorbing = time.process_time() - begin
@@ -282,7 +283,9 @@ def of_skewscope(folder: Path) -> tuple[float, set[tuple[str, str]]]:
     for n in range(PAST + TIMED):
         frame = SampleFrame(schema, 1.7e9 + n, [*telemetry.step()])
         begin = time.process_time()
-        verdicts = detector.step(frame.time, empty_block(), table, [frame])
+        detector.take_in(frame.time, empty_block(), table, [frame])
+        detector.step(Tick(frame.time, NewSamples.empty()))
+        verdicts = detector.findings()
         for verdict in verdicts:
             if verdict.firing.any():
                 verdict.evidence_of(np.flatnonzero(verdict.firing))

@@ -21,19 +21,20 @@ from skewscope.engine.incidents.tracker import order_for_contract as order_incid
 from skewscope.engine.ingest.feed import TICK_S, Block, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.series_state import WATERMARK, SampleCounts
 from skewscope.engine.ingest.transfer import match_series, transfer_series
-from skewscope.engine.judge.judge import Detector
+from skewscope.engine.judge.judge import RuleDetector
 from skewscope.engine.judge.transfer import end_tick, transfer_judges
 from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.model.detector import FindingDetector
 from skewscope.engine.model.incident import Incident, IncidentChange
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.tick import NewSamples, Tick
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import EntityPlaces
 from skewscope.engine.model.verdict import RuleVerdict
-from skewscope.engine.symptoms.detector import SymptomDetector
+from skewscope.engine.symptoms.detectors import SeriesDetectors
 from skewscope.engine.symptoms.growing_steps import EPOCH_SIGNAL
 from skewscope.engine.symptoms.progress import EVALUATION_SIGNAL
 from skewscope.engine.symptoms.roles import LARGE_FLEET_NODES, judged_signals
-from skewscope.engine.symptoms.transfer import prepare_cells, transfer_detector
 from skewscope.engine.wire.join import WireJoin
 from skewscope.kb.garbage import pause_collection
 from skewscope.kb.model import Catalogue
@@ -129,12 +130,13 @@ class Engine:
         is_small = len(topology.nodes) <= LARGE_FLEET_NODES
         judged = {*judged_signals(catalogue.signals), EVALUATION_SIGNAL, EPOCH_SIGNAL} if symptoms and is_small else ()
         self._join = WireJoin(topology, tick)
-        self._detector = Detector(rules, catalogue, topology, tick, [self._join], {*judged, *also_read})
-        self.rules: Mapping[str, Rule] = self._detector.rules
+        self._rules = RuleDetector(rules, catalogue, topology, tick, [self._join], {*judged, *also_read})
+        self.rules: Mapping[str, Rule] = self._rules.rules
         infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}
         timing = IncidentTiming(tick_s=tick)
-        self._symptoms = SymptomDetector(self._detector.series_state, topology) if symptoms else None
-        cells = self._symptoms.cells if self._symptoms is not None else None
+        self._series = SeriesDetectors(self._rules.series_state, topology) if symptoms else None
+        self._detectors: tuple[FindingDetector, ...] = (self._rules, *(self._series.all if self._series else ()))
+        cells = self._series.cells if self._series is not None else None
         self._tracker = IncidentTracker(infos, catalogue, topology, policies, timing, self._join, cells=cells)
 
     def step(
@@ -156,65 +158,68 @@ class Engine:
             sampled: whether samples came of series that are left out here: windows move on in ticks with samples.
         """
         sampled = sampled or len(block) > 0 or len(frames) > 0
-        verdicts = self._detector.step(t, block, table, frames, sampled=sampled)
-        self.verdicts = verdicts
+        self._rules.take_in(t, block, table, frames, sampled=sampled)
         self._tracker.senders.follow(table)
-        if self._symptoms is None:
-            return self._tracker.step(t, verdicts)
-        self._symptoms.step(t, sampled=sampled)
-        return self._tracker.step(t, verdicts, self._symptoms.deviations)
+        tick = Tick(t, NewSamples.empty()) if self._series is None else self._series.read(t, sampled=sampled)
+        with np.errstate(all="ignore"):
+            for detector in self._detectors:
+                detector.step(tick)
+        return self._follow(t)
+
+    def _follow(self, t: float) -> tuple[IncidentChange, ...]:
+        self.verdicts = self._rules.findings()
+        return self._tracker.step(t, [batch for detector in self._detectors for batch in detector.findings()])
 
     def conclude(self, t: float) -> tuple[IncidentChange, ...]:
         """Ends the data at the tick that was processed last, `t`: what was bad from the first to the last sample fires.
 
         Only for data that ends: no step may follow. Returns the changes to incidents.
         """
-        self.verdicts = self._detector.conclude()
-        if self._symptoms is None:
-            return self._tracker.step(t, self.verdicts)
-        self._symptoms.conclude()
-        return self._tracker.step(t, self.verdicts, self._symptoms.deviations)
+        with np.errstate(all="ignore"):
+            for detector in self._detectors:
+                detector.conclude()
+        return self._follow(t)
 
     def judged_signals(self) -> frozenset[str]:
         """Returns the signals of which it could be told whether they are normal: by a rule, or by a symptom's past."""
         delivered = {series.signal for series in self.list_series() if len(series.entity)}
-        rules = (self.rules[name] for name in self._detector.known_rules)
+        rules = (self.rules[name] for name in self._rules.known_rules)
         able = (rule for rule in rules if not rule.blocking_signals(delivered))
         by_rules = {name for rule in able for item in rule.evidence if item.is_needed for name in item.when.signals}
-        by_symptoms = self._symptoms.judged_signals() if self._symptoms is not None else frozenset()
+        by_symptoms = self._series.judged_signals() if self._series is not None else frozenset()
         return frozenset(by_rules & delivered) | by_symptoms
 
     def skip(self, t: float) -> None:
         """Leaves out a tick without samples that ends at `t`, before `next_change`: only its time counts."""
-        self._detector.skip(t)
+        self._rules.skip(t)
 
     def next_change(self) -> float:
         """Returns the time in seconds before which a step without samples would change nothing.
 
         A replay may `skip` the ticks that end before it; those after it must not be missed.
         """
-        symptoms = math.inf if self._symptoms is None else self._symptoms.next_change()
-        return min(self._detector.next_change(), self._tracker.next_change(), symptoms)
+        series = math.inf if self._series is None else self._series.next_change()
+        return min(self._tracker.next_change(), series, *(detector.next_change() for detector in self._detectors))
 
     # --- another topology
 
     def has_place(self, key: SeriesKey) -> bool:
         """Returns whether a series is read, on an entity that the topology has."""
-        entities = self._detector.entities
+        entities = self._rules.entities
         is_read = key.signal in self.read_signals and key.kind in entities.numbers
         return is_read and entities.get_or_add(key.kind, key.entity) >= 0
 
     def expect_series(self, table: SeriesTable) -> None:
         """Makes room for the series of a table before their samples come. Call it before the first step."""
-        self._detector.series_state.register_series(table)
-        self._detector.evaluator.plan()
-        if self._symptoms is not None:
-            prepare_cells(self._symptoms)
+        self._rules.series_state.register_series(table)
+        self._rules.evaluator.plan()
+        if self._series is not None:
+            self._series.prepare()
 
     def expect_ends(self, ends: Mapping[SeriesKey, float]) -> None:
         """Tells until when there may be samples at all, in seconds since 1970: what ends then has not fallen silent."""
-        if self._symptoms is not None:
-            self._symptoms.silences.expect_ends(ends)
+        if self._series is not None:
+            self._series.expect_ends(ends)
 
     def take_over(self, before: "Engine", table: SeriesTable, numbers: Index) -> None:
         """Goes on with all that another engine knows of what both have: windows, pasts, holds and incidents.
@@ -227,18 +232,18 @@ class Engine:
             table: all series so far, which were expected.
             numbers: [series of the table] the numbers of the same series in the other's table; -1 where it has none.
         """
-        then, join, tracker, symptoms = before._detector, before._join, before._tracker, before._symptoms  # noqa: SLF001
-        now = self._detector
+        then, join, tracker, series = before._rules, before._join, before._tracker, before._series  # noqa: SLF001
+        now = self._rules
         entities = EntityPlaces(then.entities, now.entities)
         end_tick(then)
-        series = match_series(now.series_state, then.series_state, numbers)
-        transfer_series(now.series_state, then.series_state, series)
-        transfer_features(now.evaluator, then.evaluator, entities, series)
+        places = match_series(now.series_state, then.series_state, numbers)
+        transfer_series(now.series_state, then.series_state, places)
+        transfer_features(now.evaluator, then.evaluator, entities, places)
         transfer_judges(now, then)
         self._join.take_over(join, table)
         self._tracker.take_over(tracker, entities.has)
-        if self._symptoms is not None and symptoms is not None:
-            transfer_detector(self._symptoms, symptoms, entities)
+        if self._series is not None and series is not None:
+            self._series.take_over(series, entities)
 
     # --- incidents
 
@@ -266,27 +271,27 @@ class Engine:
     @property
     def rule_signals(self) -> frozenset[str]:
         """Ids of the signals that rules read."""
-        return self._detector.series_state.rule_signals
+        return self._rules.series_state.rule_signals
 
     @property
     def read_signals(self) -> frozenset[str]:
         """Ids of the signals that rules or derivations read; samples of others have no effect."""
-        return self.rule_signals | self._detector.series_state.extra_signals
+        return self.rule_signals | self._rules.series_state.extra_signals
 
     @property
     def sample_counts(self) -> SampleCounts:
         """Numbers of samples so far, by what became of them."""
-        return self._detector.series_state.counts
+        return self._rules.series_state.counts
 
     @property
     def series_version(self) -> tuple[int, int]:
         """Changes when `list_series` would return more than before."""
-        state = self._detector.series_state
+        state = self._rules.series_state
         return state.first_samples, sum(rows.version for rows in state.rows.values())
 
     def list_series(self) -> Iterator[SignalSeries]:
         """Yields the series that have had a sample, signal by signal in the order of ids."""
-        state, entities = self._detector.series_state, self._detector.entities
+        state, entities = self._rules.series_state, self._rules.entities
         for signal in sorted(state.rows):
             rows, kind = state.rows_of(signal), state.kinds[signal]
             reported = (rows.series >= 0) & np.isfinite(state.newest_times(rows.series))
@@ -296,7 +301,7 @@ class Engine:
 
     def newest_samples(self, position: Index) -> NewestSamples:
         """Returns the newest samples of series by `SignalSeries.position`."""
-        state = self._detector.series_state
+        state = self._rules.series_state
         total, time = state.counter_totals(position)
         return NewestSamples(time, state.latest[position], total, state.sampling.stale_after(position))
 
@@ -305,29 +310,29 @@ class Engine:
 
         NaN where one never did, and where a series is no counter.
         """
-        return self._detector.series_state.counter_starts(position)
+        return self._rules.series_state.counter_starts(position)
 
     def newest_times(self, count: int) -> F64:
         """Returns [series] float64 seconds since 1970 of the newest samples, NaN where there is none.
 
         The first `count` series of the table; fewer where the engine has not seen that many.
         """
-        state = self._detector.series_state
+        state = self._rules.series_state
         return state.newest_by_number(min(count, state.known_count))[1]
 
     def newest_values(self, series: Index) -> F64:
         """Returns [series] the newest values, by number of the series below `newest_times`; NaN where there is none."""
-        state = self._detector.series_state
+        state = self._rules.series_state
         found: F64 = state.newest_by_number(state.known_count)[0][series]
         return found
 
     def stale_ages(self, series: Index) -> F64:
         """Returns [series] float64 seconds: the age at which a series is stale, by its number below `newest_times`."""
-        return self._detector.series_state.stale_ages_by_number(series)
+        return self._rules.series_state.stale_ages_by_number(series)
 
     def peer_set_numbers(self, kind: str) -> Index:
         """Returns [entity] int, the number of each entity's default peer set; -1 where it has none."""
-        entities = self._detector.entities
+        entities = self._rules.entities
         # One more: empty places of a bucket are -1.
         found = np.full(entities.count(kind) + 1, -1, np.intp)
         for bucket in entities.peer_sets(Peers(kind, PEER_DEFAULTS[kind])).buckets:

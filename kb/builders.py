@@ -16,12 +16,12 @@ from skewscope.kb.model import (
     Event,
     EventCodes,
     EventSign,
-    Finding,
     Format,
     FormatField,
     FormatLine,
     FormatSample,
     Judgement,
+    Lesson,
     Lookalike,
     MissingRuleReason,
     Mitigation,
@@ -38,7 +38,7 @@ from skewscope.kb.same_as import resolve_same_as
 EVENT_SYMPTOM = "reported-event"
 """The symptom that an event shows."""
 RawEntry = Mapping[str, Any]
-EntryValue = Condition | Signal | Mitigation | Source | Finding | Symptom | Format | Event
+EntryValue = Condition | Signal | Mitigation | Source | Lesson | Symptom | Format | Event
 
 
 def build_condition(data: RawEntry, file: str) -> Condition:
@@ -114,9 +114,9 @@ def build_source(data: RawEntry, file: str) -> Source:
     return Source(**_scalar_fields(data, "id title authors year kind seen locator venue note"), file=file)
 
 
-def build_finding(data: RawEntry, file: str) -> Finding:
+def build_finding(data: RawEntry, file: str) -> Lesson:
     """Builds a finding."""
-    return Finding(
+    return Lesson(
         **_scalar_fields(data, "id name kind text basis value consequence seen"),
         **_list_fields(data, "sources conditions"),
         file=file,

@@ -299,7 +299,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Lesson:
     """A result of the literature that concerns more than one condition."""
 
     id: str
@@ -333,7 +333,7 @@ class Symptom:
     """Roles of the signals that can show it."""
     basis: str
     instead: Mapping[str, str] = field(default_factory=dict)
-    """By form of the deviation (past, peers, moving, zero, less, repeats, start): id of the symptom told instead."""
+    """By pattern of the finding (past, peers, moving, zero, less, repeats, start): id of the symptom told instead."""
     file: str = ""
 
 
@@ -541,7 +541,7 @@ class Catalogue:
     signals: Mapping[str, Signal]
     mitigations: Mapping[str, Mitigation]
     sources: Mapping[str, Source]
-    findings: Mapping[str, Finding] = field(default_factory=dict)
+    findings: Mapping[str, Lesson] = field(default_factory=dict)
     symptoms: Mapping[str, Symptom] = field(default_factory=dict)
     formats: Mapping[str, Format] = field(default_factory=dict)
     events: Mapping[str, Event] = field(default_factory=dict)

@@ -130,7 +130,7 @@ ENGINE_TOOLS = {
         "engine.ingest.series_state",
     },
     # A comparison of two measurements ranks causes as those of symptoms are.
-    "adapters/comparison": {"engine.attribution.likely_causes", "engine.symptoms.deviation"},
+    "adapters/comparison": {"engine.attribution.likely_causes", "engine.model.finding"},
     # Commands for authors of rules and policies.
     "tui/cli": {"engine.casetest", "engine.advice.policy_lint"},
     "tui/render": {"engine.casetest"},

@@ -11,9 +11,9 @@ from skewscope.adapters.results.result_finding import ResultFinding
 from skewscope.adapters.results.result_judgement import compare_results
 from skewscope.adapters.results.run_comparison import ALIKE, BETTER, WORSE, QuantityChange
 from skewscope.engine.attribution.likely_causes import Candidate, CauseModel
+from skewscope.engine.model.finding import EVENT, Finding
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.deviation import EVENT, Deviation
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, NothingKnownError, Problem
 
@@ -79,7 +79,7 @@ def compare_sides(before: Path, after: Path, progress: Callable[[str, float], No
         raise InputError([Problem(str(lacking), 0, "", found, "the same kind on both sides")])
     levels = compare_recordings(before, after, progress)
     _check_common(levels.changes, before, after)
-    causes = rank_causes(levels.deviations, levels.delivered, levels.group_kinds)
+    causes = rank_causes(levels.findings, levels.delivered, levels.group_kinds)
     return SideComparison(RECORDINGS, levels.changes, (), causes, levels.incidents)
 
 
@@ -93,15 +93,15 @@ def _check_common(changes: Sequence[QuantityChange], before: Path, after: Path) 
 def _causes_of_findings(findings: Sequence[ResultFinding]) -> tuple[Candidate, ...]:
     known = catalogue()
     events = [known.events[each.event] for each in findings]
-    deviations = [
-        Deviation(known.signals[event.signal], Entity(event.entity, ""), EVENT, "begins", 0.0, 1.0, 0.0)
+    events_found = [
+        Finding(known.signals[event.signal], Entity(event.entity, ""), EVENT, "begins", 0.0, 1.0, 0.0)
         for event in events
     ]
-    return rank_causes(deviations, [event.signal for event in events], ())
+    return rank_causes(events_found, [event.signal for event in events], ())
 
 
 def rank_causes(
-    deviations: Sequence[Deviation], delivered: Collection[str], group_kinds: Collection[str]
+    findings: Sequence[Finding], delivered: Collection[str], group_kinds: Collection[str]
 ) -> tuple[Candidate, ...]:
-    """Returns the conditions that some deviations fit, likeliest first."""
-    return CauseModel(catalogue()).rank(deviations, delivered, group_kinds) if deviations else ()
+    """Returns the conditions that some findings fit, likeliest first."""
+    return CauseModel(catalogue()).rank(findings, delivered, group_kinds) if findings else ()

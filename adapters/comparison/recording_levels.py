@@ -14,9 +14,9 @@ from skewscope.adapters.results.run_comparison import ALIKE, BETTER, WORSE, Quan
 from skewscope.adapters.runtime.replay import replay
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.arrays import F64
+from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.deviation import PAST, Deviation
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Judgement, Signal
 
@@ -34,7 +34,7 @@ class RecordingChanges:
     """What is different between two recordings."""
 
     changes: tuple[QuantityChange, ...]
-    deviations: tuple[Deviation, ...]
+    findings: tuple[Finding, ...]
     """What is worse, as the causes of symptoms are ranked by it."""
     delivered: tuple[str, ...]
     """Ids of the signals that both have."""
@@ -65,10 +65,10 @@ def compare_recordings(
     first, second = (_read_side(path, progress) for path in (before, after))
     old, new = _pool_places(first.levels, second.levels), _pool_places(second.levels, first.levels)
     pairs = [(level, _judge(level, old[level], new[level])) for level in sorted(old.keys() & new.keys())]
-    deviations = [_deviation(level, change) for level, change in pairs if change.verdict == WORSE]
+    findings = [_finding(level, change) for level, change in pairs if change.verdict == WORSE]
     delivered = tuple(sorted({level[0] for level, _ in pairs}))
     changes = tuple(change for _, change in pairs)
-    return RecordingChanges(changes, tuple(deviations), delivered, second.group_kinds, _find_new(first, second))
+    return RecordingChanges(changes, tuple(findings), delivered, second.group_kinds, _find_new(first, second))
 
 
 def _find_new(before: _RecordingSide, after: _RecordingSide) -> tuple[Incident, ...]:
@@ -182,8 +182,8 @@ def _direction(judged: Judgement, old: float, new: float) -> str:
     return WORSE if (new > old) == is_up else BETTER
 
 
-def _deviation(level: Level, change: QuantityChange) -> Deviation:
+def _finding(level: Level, change: QuantityChange) -> Finding:
     signal = catalogue().signals[level[0]]
     is_new = signal.judged is not None and signal.judged.bad == "begins" and not change.before
     direction = "begins" if is_new else "up" if change.after > change.before else "down"
-    return Deviation(signal, Entity(level[1], level[2]), PAST, direction, 0.0, change.after, change.before)
+    return Finding(signal, Entity(level[1], level[2]), PAST, direction, 0.0, change.after, change.before)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from skewscope.engine.symptoms.deviation import (
+from skewscope.engine.model.finding import (
     EVENT,
     LESS,
     LIMIT,
@@ -22,7 +22,7 @@ from skewscope.engine.symptoms.deviation import (
     START,
     TOTAL,
     ZERO,
-    Deviation,
+    Finding,
 )
 from skewscope.kb.model import Catalogue, Condition, SignatureItem
 from skewscope.kb.signatures import is_detectable
@@ -37,7 +37,7 @@ EVENT_LEAK = 0.001
 POWER = 0.6
 """Probability that the detector finds a signal in which a condition shows: some shifts are too small."""
 OTHER_COMPARISON = 0.5
-"""Weight of a deviation against something else than the signature says."""
+"""Weight of a finding against something else than the signature says."""
 COMMON_CHANGE = 0.2
 """The same of a member that stands out, where the signature says that the signal changes and not that members differ:
 what all share shows in their past and not against one another (judgement)."""
@@ -83,7 +83,7 @@ COMPARISONS = {
     LIMIT: ("nominal", "past"),
     TOTAL: ("nominal", "past"),
 }
-"""What a signature may compare with to mean a deviation of a form."""
+"""What a signature may compare with to mean a finding of a form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,35 +130,35 @@ class CauseModel:
 
     def rank(
         self,
-        deviations: Collection[Deviation],
+        findings: Collection[Finding],
         delivered: Collection[str],
         group_kinds: Collection[str],
         machines: int = 1,
     ) -> tuple[Candidate, ...]:
-        """Returns the likeliest causes of some deviations, likeliest first.
+        """Returns the likeliest causes of some findings, likeliest first.
 
         Args:
-            deviations: what is abnormal.
+            findings: what is abnormal.
             delivered: ids of the judged signals that are delivered at the place.
             group_kinds: kinds of the parallel groups at the place.
             machines: machines on which members are late.
         """
-        looks = tuple(dict.fromkeys(_look(one) for one in deviations))
+        looks = tuple(dict.fromkeys(_look(one) for one in findings))
         seen = looks, frozenset(delivered), frozenset(group_kinds), machines
         if seen not in self._ranked:
             if len(self._ranked) >= MAX_RANKED:
                 self._ranked.clear()
-            self._ranked[seen] = self._rank(deviations, delivered, group_kinds, machines)
+            self._ranked[seen] = self._rank(findings, delivered, group_kinds, machines)
         return self._ranked[seen]
 
     def _rank(
-        self, deviations: Collection[Deviation], delivered: Collection[str], group_kinds: Collection[str], machines: int
+        self, findings: Collection[Finding], delivered: Collection[str], group_kinds: Collection[str], machines: int
     ) -> tuple[Candidate, ...]:
-        by_signal: dict[str, list[Deviation]] = {}
-        for deviation in _leave_out_waits(self._as_in_signatures(deviations)):
-            by_signal.setdefault(deviation.signal.id, []).append(deviation)
+        by_signal: dict[str, list[Finding]] = {}
+        for finding in _leave_out_waits(self._as_in_signatures(findings)):
+            by_signal.setdefault(finding.what.id, []).append(finding)
         more = max(min(machines, MAX_MACHINES) - 1, 0)
-        kinds = _kinds_at(group_kinds, deviations)
+        kinds = _kinds_at(group_kinds, findings)
         scores = {name: self._score(name, by_signal, frozenset(delivered), kinds, more) for name in self._items}
         # The leak alone: none of the catalogue's conditions.
         none = sum(math.log(_leak(some[0])) for some in by_signal.values())
@@ -172,15 +172,15 @@ class CauseModel:
         found.sort(key=lambda one: (-one.probability, one.condition))
         return tuple(one for one in found[:MAX_CANDIDATES] if one.probability >= MIN_PROBABILITY)
 
-    def _as_in_signatures(self, deviations: Collection[Deviation]) -> list[Deviation]:
-        """Returns the deviations; those of a reciprocal are of the signal that signatures name, unless it has some."""
-        present = {one.signal.id for one in deviations}
+    def _as_in_signatures(self, findings: Collection[Finding]) -> list[Finding]:
+        """Returns the findings; those of a reciprocal are of the signal that signatures name, unless it has some."""
+        present = {one.what.id for one in findings}
         found = []
-        for one in deviations:
-            name = one.signal.judged.reciprocal_of if one.signal.judged is not None else ""
+        for one in findings:
+            name = one.what.judged.reciprocal_of if one.what.judged is not None else ""
             if name and name not in present and one.direction in OPPOSITE:
                 signal, direction = self.catalogue.signals[name], OPPOSITE[one.direction]
-                found.append(replace(one, signal=signal, direction=direction, value=one.before, before=one.value))
+                found.append(replace(one, what=signal, direction=direction, value=one.reference, reference=one.value))
             else:
                 found.append(one)
         return found
@@ -188,7 +188,7 @@ class CauseModel:
     def _score(
         self,
         name: str,
-        by_signal: Mapping[str, Sequence[Deviation]],
+        by_signal: Mapping[str, Sequence[Finding]],
         delivered: frozenset[str],
         group_kinds: Collection[str] | None,
         more: int,
@@ -200,9 +200,9 @@ class CauseModel:
         score += math.log(1.0 if _fits(condition, group_kinds) else OTHER_PARALLELISM)
         explained, normal, unseen = [], [], []
         against: dict[str, float] = {}
-        for signal, deviations in by_signal.items():
-            shown = max((_match(item, one) for item in items.get(signal, ()) for one in deviations), default=0.0)
-            score += math.log(shown + _leak(deviations[0]) * (1 - shown))
+        for signal, findings in by_signal.items():
+            shown = max((_match(item, one) for item in items.get(signal, ()) for one in findings), default=0.0)
+            score += math.log(shown + _leak(findings[0]) * (1 - shown))
             if shown:
                 explained.append(signal)
         for signal in items:
@@ -237,34 +237,34 @@ class CauseModel:
         return best[0] if best[1] > 0 else ""
 
 
-def _look(deviation: Deviation) -> tuple[object, ...]:
-    """Returns all of a deviation that decides its likely causes."""
-    reciprocal = deviation.before / deviation.value if deviation.value else 0.0
-    small = (abs(ratio) <= SILENT_SHARE for ratio in (deviation.ratio, reciprocal))
-    return deviation.signal.id, deviation.form, deviation.direction, deviation.place.kind, *small
+def _look(finding: Finding) -> tuple[object, ...]:
+    """Returns all of a finding that decides its likely causes."""
+    reciprocal = finding.reference / finding.value if finding.value else 0.0
+    small = (abs(ratio) <= SILENT_SHARE for ratio in (finding.ratio, reciprocal))
+    return finding.what.id, finding.pattern, finding.direction, finding.place.kind, *small
 
 
-def _leave_out_waits(deviations: Collection[Deviation]) -> Iterator[Deviation]:
-    """Yields the deviations without the longer waits of all others where one member is late: any cause of it has these.
+def _leave_out_waits(findings: Collection[Finding]) -> Iterator[Finding]:
+    """Yields the findings without the longer waits of all others where one member is late: any cause of it has these.
 
     Waiting and communicating take longer for the victims, computing for the culprit (Wu and others, "Greyhound", 2025).
     """
     late = any(
-        one.form in (PEERS, MOVING) and one.place.kind in ("rank", "group") and _role(one) == "time-per-work"
-        for one in deviations
+        one.pattern in (PEERS, MOVING) and one.place.kind in ("rank", "group") and _role(one) == "time-per-work"
+        for one in findings
     )
-    for one in deviations:
-        if not (late and _role(one) == "wait" and one.direction == "up" and one.form == PAST):
+    for one in findings:
+        if not (late and _role(one) == "wait" and one.direction == "up" and one.pattern == PAST):
             yield one
 
 
-def _leak(deviation: Deviation) -> float:
+def _leak(finding: Finding) -> float:
     """Returns the probability that a signal is abnormal for a reason outside the catalogue."""
-    return EVENT_LEAK if deviation.form == EVENT else LEAK
+    return EVENT_LEAK if finding.pattern == EVENT else LEAK
 
 
-def _role(deviation: Deviation) -> str:
-    judged = deviation.signal.judged
+def _role(finding: Finding) -> str:
+    judged = finding.what.judged
     return judged.role if judged is not None else ""
 
 
@@ -287,33 +287,33 @@ def _fits(condition: Condition, group_kinds: Collection[str] | None) -> bool:
     return "any" in wanted or bool(wanted & present)
 
 
-def _kinds_at(group_kinds: Collection[str], deviations: Iterable[Deviation]) -> Collection[str] | None:
+def _kinds_at(group_kinds: Collection[str], findings: Iterable[Finding]) -> Collection[str] | None:
     """Returns the kinds of groups at a place; None where there may be others, as behind a port of a switch."""
-    return group_kinds if group_kinds or all(one.place.kind == "gpu" for one in deviations) else None
+    return group_kinds if group_kinds or all(one.place.kind == "gpu" for one in findings) else None
 
 
-def _match(item: SignatureItem, deviation: Deviation) -> float:
-    """Returns the probability of a deviation, given the condition, by one item of its signature; 0 where it differs."""
-    if not _same_direction(item, deviation):
+def _match(item: SignatureItem, finding: Finding) -> float:
+    """Returns the probability of a finding, given the condition, by one item of its signature; 0 where it differs."""
+    if not _same_direction(item, finding):
         return 0.0
-    if _same_comparison(item, deviation):
+    if _same_comparison(item, finding):
         weight = 1.0
     else:
-        weight = COMMON_CHANGE if deviation.form in (PEERS, MOVING) else OTHER_COMPARISON
-    if item.direction == "uneven" and deviation.form == PEERS:
+        weight = COMMON_CHANGE if finding.pattern in (PEERS, MOVING) else OTHER_COMPARISON
+    if item.direction == "uneven" and finding.pattern == PEERS:
         weight *= FIXED_MEMBER  # what moves between members rarely stays at one
     return SHOWS[item.shows] * weight
 
 
-def _same_direction(item: SignatureItem, deviation: Deviation) -> bool:
-    if item.direction == deviation.direction:
+def _same_direction(item: SignatureItem, finding: Finding) -> bool:
+    if item.direction == finding.direction:
         return True
-    if deviation.form == MOVING or item.direction == "uneven":
-        return item.direction in ("uneven", "up") and deviation.direction in ("uneven", "up", "down")
-    if item.direction == "silent" and deviation.direction == "down":
-        return abs(deviation.ratio) <= SILENT_SHARE
-    return deviation.direction in SIMILAR_DIRECTIONS.get(item.direction, ())
+    if finding.pattern == MOVING or item.direction == "uneven":
+        return item.direction in ("uneven", "up") and finding.direction in ("uneven", "up", "down")
+    if item.direction == "silent" and finding.direction == "down":
+        return abs(finding.ratio) <= SILENT_SHARE
+    return finding.direction in SIMILAR_DIRECTIONS.get(item.direction, ())
 
 
-def _same_comparison(item: SignatureItem, deviation: Deviation) -> bool:
-    return item.against in COMPARISONS[deviation.form]
+def _same_comparison(item: SignatureItem, finding: Finding) -> bool:
+    return item.against in COMPARISONS[finding.pattern]

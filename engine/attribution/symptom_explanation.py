@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, final_explanation
 from skewscope.engine.incidents.symptom import SymptomState
+from skewscope.engine.model.finding import EVENT
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.deviation import EVENT
 from skewscope.engine.symptoms.places import PlaceTokens
 
 WAITING_HOPS = 2
@@ -56,7 +56,7 @@ class SymptomExplainer:
 
         A message has its time: what began later than it does not explain it.
         """
-        latest = one.since + CAUSE_BEFORE_S if one.primary.form == EVENT else math.inf
+        latest = one.since + CAUSE_BEFORE_S if one.primary.pattern == EVENT else math.inf
         near = (self._roots[token] for token in one.tokens if token in self._roots)
         return min((each for each in near if each[2] <= latest and each[1] != one.id), default=(0, "", 0.0))[1]
 

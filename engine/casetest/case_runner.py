@@ -8,7 +8,7 @@ import numpy as np
 from skewscope.engine.casetest.case_data import START_TIME, CaseData, iter_blocks
 from skewscope.engine.casetest.mutants import Mutant, generate_mutants
 from skewscope.engine.ingest.feed import SeriesTable
-from skewscope.engine.judge.judge import Detector
+from skewscope.engine.judge.judge import RuleDetector
 from skewscope.engine.model.arrays import F64
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.engine.model.topology import merge_topologies
@@ -127,7 +127,7 @@ def _run_side_by_side(
     scripts = [CaseData(case, catalogue, table, f"{n}|") for n, case in enumerate(cases)]
     wrong = [(*script.problems, *_unknown_entities(script, rules[0])) for script in scripts]
     sound = [script for script, faults in zip(scripts, wrong, strict=True) if not faults]
-    detector = Detector(rules, catalogue, merge_topologies(script.topology for script in sound), tick)
+    detector = RuleDetector(rules, catalogue, merge_topologies(script.topology for script in sound), tick)
     notes = _run_detector(detector, sound, table, tick)
     found = []
     for script, faults in zip(scripts, wrong, strict=True):
@@ -148,12 +148,12 @@ def _unknown_entities(script: CaseData, rule: Rule) -> Iterator[str]:
 
 
 def _run_detector(
-    detector: Detector, scripts: Sequence[CaseData], table: SeriesTable, tick: float
+    detector: RuleDetector, scripts: Sequence[CaseData], table: SeriesTable, tick: float
 ) -> dict[str, _OutcomeRecorder]:
     notes = {rule: _OutcomeRecorder(len(detector.entity_names(rule))) for rule in detector.rules}
     ends = {len(script.times) - 1 for script in scripts}
     for n, block in enumerate(iter_blocks(scripts, tick)):
-        for verdict in detector.step(START_TIME + n * tick, block, table):
+        for verdict in detector.judge_samples(START_TIME + n * tick, block, table):
             notes[verdict.rule].record(n * tick, verdict, keep=n in ends)
     return notes
 

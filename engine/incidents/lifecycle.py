@@ -1,6 +1,6 @@
 """The life of all incidents: here alone one opens, fires again, is explained, resolves and is forgotten.
 
-Which alerts are one incident is decided in `alert_incidents`, which deviations are one in `deviation_incidents`.
+Which alerts are one incident is decided in `alert_incidents`, which findings are one in `finding_incidents`.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """The state that every incident has, and its conversion to an `Incident`.
 
-What it rests on is added by `diagnosis` (alerts of rules) and `symptom` (deviations).
+What it rests on is added by `diagnosis` (alerts of rules) and `symptom` (findings).
 """
 
 import hashlib
@@ -25,7 +25,7 @@ class IncidentTiming:
 
     grouping_s: float = 10.0
     """What has cleared stays a part of its incident this long: alerts under a primary entity that has cleared, and
-    deviations, whose incident stays open."""
+    findings, whose incident stays open."""
     explain_s: float = 20.0
     """A resolved root explains this long: the window of an effect's rule is often longer than its cause's."""
     linger_s: float = 60.0

@@ -1,4 +1,4 @@
-"""A symptom: an incident that rests on deviations, and whose causes are only likely."""
+"""A symptom: an incident that rests on findings, and whose causes are only likely."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from skewscope.engine.attribution.likely_causes import Candidate
 from skewscope.engine.incidents.confidence import SYMPTOM_CONFIDENCE, TOTAL_CONFIDENCE
 from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.model.finding import TOTAL, Finding, FindingKey
 from skewscope.engine.model.incident import SEVERITIES, SYMPTOM, IncidentEvidence
 from skewscope.engine.model.locality import Entity, LocalityIndex
-from skewscope.engine.symptoms.deviation import TOTAL, Deviation, DeviationKey
 from skewscope.engine.symptoms.summaries import summarise
 from skewscope.kb.model import Catalogue
 
@@ -23,49 +23,49 @@ class SymptomState(IncidentState):
     """The state of a symptom."""
 
     category: ClassVar[str] = SYMPTOM
-    primary: Deviation
-    """The deviation that says most of it; it is named after this one."""
+    primary: Finding
+    """The finding that says most of it; it is named after this one."""
     tokens: set[str]
-    """Places and groups of its deviations; extended by `SymptomIndex` alone."""
-    deviations: dict[DeviationKey, Deviation] = field(default_factory=dict)
+    """Places and groups of its findings; extended by `SymptomIndex` alone."""
+    findings: dict[FindingKey, Finding] = field(default_factory=dict)
     """All that were ever found, as they were at their worst."""
-    active: set[DeviationKey] = field(default_factory=set)
+    active: set[FindingKey] = field(default_factory=set)
     ended_at: float = math.inf
     """When nothing of it held any more; infinite while something does."""
     causes: tuple[Candidate, ...] = ()
     """The likeliest first."""
     ranked_count: int = 0
-    """Deviations from which the causes were last worked out."""
+    """Findings from which the causes were last worked out."""
     decides: str = ""
 
     @property
     def evidence_confidence(self) -> float:
         """The confidence that something is wrong."""
-        return TOTAL_CONFIDENCE if all(one.form == TOTAL for one in self.deviations.values()) else SYMPTOM_CONFIDENCE
+        return TOTAL_CONFIDENCE if all(one.pattern == TOTAL for one in self.findings.values()) else SYMPTOM_CONFIDENCE
 
     @property
     def basis(self) -> tuple[object, ...]:
-        """The deviations and their likely causes."""
-        return self.primary, tuple(self.deviations.values()), self.causes, self.decides
+        """The findings and their likely causes."""
+        return self.primary, tuple(self.findings.values()), self.causes, self.decides
 
-    def name_after(self, deviation: Deviation, catalogue: Catalogue) -> None:
-        """Shows the symptom of a deviation, at its place."""
-        self.primary, self.primary_entity = deviation, deviation.place
-        self.condition = symptom_of(deviation, catalogue)
+    def name_after(self, finding: Finding, catalogue: Catalogue) -> None:
+        """Shows the symptom of a finding, at its place."""
+        self.primary, self.primary_entity = finding, finding.place
+        self.condition = symptom_of(finding, catalogue)
         entry = catalogue.symptoms.get(self.condition)
-        judged = (one.signal.judged for one in (deviation, *self.deviations.values()))
+        judged = (one.what.judged for one in (finding, *self.findings.values()))
         stated = {each.severity for each in judged if each and each.severity}
         self.severity = max(map(SEVERITIES.index, {entry.severity, *stated} if entry else stated), default=0)
-        self.members = frozenset(one.place for one in self.deviations.values())
+        self.members = frozenset(one.place for one in self.findings.values())
 
-    def worst(self) -> list[Deviation]:
-        """Returns the deviations that say most of it."""
-        return sorted(self.deviations.values(), key=lambda one: one.rank)[:MAX_EVIDENCE]
+    def worst(self) -> list[Finding]:
+        """Returns the findings that say most of it."""
+        return sorted(self.findings.values(), key=lambda one: one.rank)[:MAX_EVIDENCE]
 
     def describe(
         self, locality: LocalityIndex, catalogue: Catalogue, _explained: Sequence[IncidentState]
     ) -> dict[str, Any]:
-        """Returns the fields of its `Incident` that come from deviations and likely causes."""
+        """Returns the fields of its `Incident` that come from findings and likely causes."""
         name = locality.display_name(self.primary_entity)[1]
         top = self.causes[0] if self.causes else None
         return {
@@ -85,16 +85,16 @@ class SymptomState(IncidentState):
 
     def keep_known(self, is_known: Callable[[Entity], bool]) -> "SymptomState | None":
         """Returns the part of it that is at known places; None if nothing of it is."""
-        known = {key: one for key, one in self.deviations.items() if is_known(one.place)}
-        if not known or len(known) == len(self.deviations):
+        known = {key: one for key, one in self.findings.items() if is_known(one.place)}
+        if not known or len(known) == len(self.findings):
             return self if known else None
         primary = self.primary if is_known(self.primary.place) else min(known.values(), key=lambda one: one.rank)
-        return replace(self, deviations=known, active=self.active & known.keys(), primary=primary)
+        return replace(self, findings=known, active=self.active & known.keys(), primary=primary)
 
 
 @dataclass
 class SymptomIndex:
-    """The symptoms that are open or have just ended, by what a deviation may share with them."""
+    """The symptoms that are open or have just ended, by what a finding may share with them."""
 
     _numbers: dict[str, int] = field(default_factory=dict)
     """By id: its place in the order in which they opened."""
@@ -132,10 +132,10 @@ class SymptomIndex:
         return [near[id_] for id_ in sorted(near, key=self._numbers.__getitem__)]
 
 
-def symptom_of(deviation: Deviation, catalogue: Catalogue) -> str:
-    """Returns the id of the symptom that a deviation shows in its form."""
-    entry = catalogue.symptoms.get(deviation.symptom)
-    return entry.instead.get(deviation.form, entry.id) if entry else deviation.symptom
+def symptom_of(finding: Finding, catalogue: Catalogue) -> str:
+    """Returns the id of the symptom that a finding shows in its form."""
+    entry = catalogue.symptoms.get(finding.symptom)
+    return entry.instead.get(finding.pattern, entry.id) if entry else finding.symptom
 
 
 def _normal(signal: str) -> IncidentEvidence:

@@ -1,10 +1,9 @@
-"""From what is found to incidents, in one step per tick: alerts and deviations, lifecycle, attribution, advice."""
+"""From what is found to incidents, in one step per tick: alerts and findings, lifecycle, attribution, advice."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 
 from skewscope.engine.advice.advice import (
     Conclusion,
@@ -22,12 +21,13 @@ from skewscope.engine.attribution.explanation import Explainer
 from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents.alert_incidents import AlertIncidents
 from skewscope.engine.incidents.alerts import AlertKey, AlertTracker, DerivedDiagnosis, EvidenceSnapshot, RuleInfo
-from skewscope.engine.incidents.deviation_incidents import DeviationIncidents, Deviations
 from skewscope.engine.incidents.diagnosis import DiagnosisState
+from skewscope.engine.incidents.finding_incidents import FindingIncidents
 from skewscope.engine.incidents.lifecycle import MAX_OPENED, IncidentLifecycle
 from skewscope.engine.incidents.result_cache import KeyedCache, ResultCache
 from skewscope.engine.incidents.senders import RoundJoin, SenderFinder
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation, to_incident
+from skewscope.engine.model.finding import FindingBatch
 from skewscope.engine.model.incident import Advice, Explanation, Incident, IncidentChange
 from skewscope.engine.model.locality import Entity, LocalityIndex, NeighbourIndex
 from skewscope.engine.model.topology import Topology
@@ -69,7 +69,7 @@ class IncidentTracker:
         self._lifecycle = IncidentLifecycle(self.timing)
         self._by_alerts = AlertIncidents(self._lifecycle, self.alerts, self.locality, self._count_judgeable)
         tokens = PlaceTokens(self.locality)
-        self._by_deviations = DeviationIncidents(self._lifecycle, catalogue, self.senders, tokens, cells)
+        self._by_findings = FindingIncidents(self._lifecycle, catalogue, self.senders, tokens, cells)
         self._symptom_explainer = SymptomExplainer(tokens)
         self._alternatives = AlternativeFinder(catalogue, causes, self._neighbours, self.alerts)
         self._explainer = Explainer(causes, self.locality, self.timing)
@@ -100,7 +100,7 @@ class IncidentTracker:
         self.alerts.take_over(before.alerts, is_known)
         self._lifecycle.take_over(before._lifecycle, is_known)  # noqa: SLF001 - one of its own kind
         self._by_alerts.take_over(before._by_alerts, is_known)  # noqa: SLF001
-        self._by_deviations.take_over(before._by_deviations)  # noqa: SLF001
+        self._by_findings.take_over(before._by_findings)  # noqa: SLF001
         self._context, self._t = before._context, before._t  # noqa: SLF001
         self._revision, self._evaluated_revision = before._revision, before._evaluated_revision  # noqa: SLF001
 
@@ -108,15 +108,22 @@ class IncidentTracker:
         """Replace the facts that are known from outside; they count from the next tick on."""
         self._context = tuple(sorted(set(context)))
 
-    def step(
-        self, t: float, verdicts: Iterable[RuleVerdict], deviations: Deviations = MappingProxyType({})
-    ) -> tuple[IncidentChange, ...]:
-        """Returns the changes that the verdicts of one tick and the deviations that hold at its end cause."""
+    def step(self, t: float, batches: Iterable[FindingBatch]) -> tuple[IncidentChange, ...]:
+        """Returns the changes that the findings as of the end of one tick cause.
+
+        Those of rules stay in columns: only what fires, or has just ended, becomes an object.
+        """
         self._t = t
         self._lifecycle.begin_tick()
+        verdicts, others = [], []
+        for batch in batches:
+            if isinstance(batch, RuleVerdict):
+                verdicts.append(batch)
+            else:
+                others.append(batch)
         self._step_alerts(t, verdicts)
         self._revision += self._lifecycle.expire_recent(t)
-        self._by_deviations.step(t, deviations)
+        self._by_findings.step(t, {one.key: one for batch in others for one in batch})
         self._explain_symptoms(t)
         return self._lifecycle.take_changes()
 
@@ -142,9 +149,9 @@ class IncidentTracker:
         self._is_settled = before == self._outcome
 
     def next_change(self) -> float:
-        """Returns the time in seconds before which the same verdicts and deviations change nothing; it may be past."""
+        """Returns the time in seconds before which the same verdicts and findings change nothing; it may be past."""
         waits = self._t if self._lifecycle.room <= 0 else math.inf
-        return min(self._next_change_of_alerts(), self._by_deviations.next_change(), waits)
+        return min(self._next_change_of_alerts(), self._by_findings.next_change(), waits)
 
     def _next_change_of_alerts(self) -> float:
         if not (self.alerts.active or self._by_alerts.recent):
@@ -193,7 +200,7 @@ class IncidentTracker:
         explaining = tuple(sorted(one.id for one in recent.values() if one.resolved_age(t) <= self.timing.explain_s))
         lingering = tuple(sorted(self._explainer.find_lingering(t, recent.values(), self._lifecycle.states)))
         due = tuple(sorted(one.id for one in recent.values() if one.is_open and _is_comparison_due(t, one)))
-        messages = tuple((one.id, one.ranked_count) for one in self._by_deviations.messages())
+        messages = tuple((one.id, one.ranked_count) for one in self._by_findings.messages())
         return self.alerts.version, self._context, self._by_alerts.waiting, fading, explaining, lingering, messages, due
 
     def _count_judgeable(self, condition: str, domain: str, kind: str) -> int:
@@ -202,14 +209,14 @@ class IncidentTracker:
 
     def _explain(self, t: float) -> None:
         recent = self._by_alerts.recent
-        found = self._explainer.explain(t, recent.values(), self._lifecycle.states, self._by_deviations.messages())
+        found = self._explainer.explain(t, recent.values(), self._lifecycle.states, self._by_findings.messages())
         changed = [recent[id_] for id_, new in found.items() if recent[id_].explanation != new]
         for incident in sorted(changed, key=lambda one: one.sort_key):
             self._lifecycle.explain(t, incident, found[incident.id])
 
     def _explain_symptoms(self, t: float) -> None:
         """Explains the symptoms that no diagnosis explains yet, up to the tick in which they resolve."""
-        recent = self._by_deviations.recent.values()
+        recent = self._by_findings.recent.values()
         left = [one for one in recent if one.explanation is None and one.resolved_age(t) <= 0]
         if not left:
             return
@@ -284,7 +291,7 @@ class IncidentTracker:
 
         What has not changed since the last call is the same object: each incident, and the tuple of all.
         """
-        versions = self._revision, self._lifecycle.version, self._by_deviations.version
+        versions = self._revision, self._lifecycle.version, self._by_findings.version
         found = self._listed.get((versions, input_hash), lambda: tuple(self._list_incidents(input_hash)))
         # Tuples compare the identities of their items first.
         return self._ordered.get(found, lambda: tuple(order_for_contract(found, input_hash)))

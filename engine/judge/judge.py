@@ -1,6 +1,6 @@
-"""One rule judged on all entities of its scope: hold and clear times, and which entities baselines must not learn from.
+"""One rule judged on all entities of its scope: hold and clear times, and what baselines must not learn from.
 
-Most entities are ruled out by the required evidence. Only the others are assessed in full. `Detector` judges all rules.
+Most entities are ruled out by the required evidence. Only the others are assessed in full. `RuleDetector` has them all.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +14,7 @@ from skewscope.engine.ingest.feed import Block, SampleFrame, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.arrays import F64, Index, Mask, has_any
 from skewscope.engine.model.entities import EntityIndex, EntitySubset
+from skewscope.engine.model.tick import NewSamples, Tick
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.verdict import (
     NO,
@@ -415,7 +416,7 @@ After a tick without samples and without any from a derivation, it gives none un
 """
 
 
-class Detector:
+class RuleDetector:
     """Judges all rules on all entities of a topology, tick by tick."""
 
     def __init__(
@@ -446,6 +447,8 @@ class Detector:
         """The plan of the evaluator by which they were given."""
         self._feeders = [judge for judge in self._judges if judge.feeds_baselines]
         self._t = np.nan
+        self._passed: float | None = None
+        """Seconds since the tick before, if this one is judged."""
         self._idle_until = -np.inf
         """End of the last tick that was left out."""
         self._learned = True
@@ -456,14 +459,15 @@ class Detector:
         self._wake: float | None = -np.inf
         """See `_wake_time`; None until it is asked for after a tick."""
 
-    def step(
+    def take_in(
         self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = (), *, sampled: bool = False
-    ) -> list[RuleVerdict]:
-        """The verdicts of the tick that ends at `t`, in the order of rule ids; `sampled` as of `Engine.step`."""
+    ) -> None:
+        """Takes in the samples of the tick that ends at `t`; `sampled` as of `Engine.step`."""
         sampled = sampled or len(block) > 0 or len(frames) > 0
+        self._passed = None
         if not sampled and t < self._wake_time():
             self.skip(t)
-            return list(self._verdicts)
+            return
         self._wake = None
         self._pass_idle_time()
         t = float(np.fmax(t, self._t))
@@ -475,15 +479,32 @@ class Detector:
             self._learn()
         self._ingest(t, block, table, frames)
         self.evaluator.step(t, has_samples=has_samples or self._has_derived)
-        with np.errstate(all="ignore"):
-            self._judge_changed(t, passed)
+        self._passed = passed
+
+    def grow(self) -> None:
+        """Makes room for nothing: rules are judged on the entities of the topology."""
+
+    def step(self, _tick: Tick) -> None:
+        """Judges the samples that were taken in, unless the tick is one of those that change nothing."""
+        if self._passed is not None:
+            with np.errstate(all="ignore"):
+                self._judge_changed(self._t, self._passed)
+
+    def judge_samples(self, t: float, block: Block, table: SeriesTable) -> list[RuleVerdict]:
+        """Returns the verdicts of the tick that ends at `t` with some samples, where nothing else is judged."""
+        self.take_in(t, block, table)
+        self.step(Tick(t, NewSamples.empty()))
+        return self.findings()
+
+    def findings(self) -> list[RuleVerdict]:
+        """Returns the verdicts as of the last tick, a batch of each rule, in the order of rule ids."""
         return list(self._verdicts)
 
-    def conclude(self) -> list[RuleVerdict]:
-        """The verdicts at the end of the data: what has held since it could first be judged fires at once."""
+    def conclude(self) -> None:
+        """Ends the data: what has held since it could first be judged fires at once."""
         with np.errstate(all="ignore"):
             concluded = [judge.conclude() for judge in self._judges]
-        return [one or last for one, last in zip(concluded, self._verdicts, strict=False)]
+        self._verdicts = [one or last for one, last in zip(concluded, self._verdicts, strict=False)]
 
     @property
     def known_rules(self) -> tuple[str, ...]:

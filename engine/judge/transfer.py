@@ -12,13 +12,13 @@ ARRAYS = ("firing", "since", "suspicious", "_reported_since")
 
 
 def end_tick(before: Any) -> None:
-    """Makes a `Detector` learn from its last tick, as it else does when the next one comes."""
+    """Makes a `RuleDetector` learn from its last tick, as it else does when the next one comes."""
     before._pass_idle_time()
     before._learn()
 
 
 def transfer_judges(now: Any, before: Any) -> None:
-    """Takes over the state of all judges of a `Detector`, which has the same rules.
+    """Takes over the state of all judges of a `RuleDetector`, which has the same rules.
 
     The type is not imported: its module is one of those that import the most.
     """

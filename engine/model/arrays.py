@@ -95,3 +95,15 @@ def widen(values: NDArray[Any], size: int, fill: float | bool = np.nan) -> NDArr
     out = np.full((*values.shape[:-1], size), fill, values.dtype)
     out[..., : values.shape[-1]] = values
     return out
+
+
+def row_median(values: F64) -> F64:
+    """Returns [sets] the median of [sets, members]; of two members their smaller value is the healthy one."""
+    count = (~np.isnan(values)).sum(axis=1)
+    with np.errstate(all="ignore"):
+        ordered = np.sort(values, axis=1)
+        rows = np.arange(len(values))
+        low = ordered[rows, np.maximum((count - 1) // 2, 0)]
+        high = ordered[rows, np.maximum(count // 2, 0) % values.shape[1]]
+        middle = np.where(count % 2 == 1, low, (low + high) / 2)
+    return np.where(count >= 2, np.where(count == 2, low, middle), np.nan)

@@ -3,31 +3,20 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.incident import BlastRadius
-from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology import Entity, Topology
 from skewscope.rules.entity_kinds import GROUP_LIKE
+
+__all__ = ["NODE_BOUND", "Entity", "EntityLocation", "LocalityIndex", "NeighbourIndex"]
 
 NODE_BOUND = ("gpu", "rank", "port", "link", "peer", "node")
 """Kinds that sit on one node (a link on two)."""
 MAX_NAME_LISTS = 64
 """Lists of names that are indexed at a time."""
-
-
-class Entity(NamedTuple):
-    """An entity as the series name it: a rank is `group:member`. A tuple, as it is a key almost everywhere."""
-
-    kind: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """The one text that stands for it among the facts."""
-        return f"{self.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,22 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 FLEET = "fleet"
 """The name of a fleet, where there is only one."""
+
+
+class Entity(NamedTuple):
+    """An entity as the series name it: a rank is `group:member`. A tuple, as it is a key almost everywhere."""
+
+    kind: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The one text that stands for it among the facts."""
+        return f"{self.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""The verdict of a rule on every entity of its scope at one tick: three-valued, as arrays.
+"""The verdict of a rule on every entity of its scope at one tick: three-valued, as arrays. It is a batch of findings.
 
 Whether each entity fires is known for all at once. Evidence is computed only for the entities it is asked for. Evidence
 that was unknown when a rule began to fire, and that was never known since, does not keep it firing. What is unknown
 only because a window or a past is still too short will become known, as telemetry arrives: it is ripening.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import EntityIndex, EntitySubset
+from skewscope.engine.model.finding import RULE, Finding, RuleSubject
+from skewscope.engine.model.locality import Entity
 from skewscope.rules.expression import Expr
 
 NO, UNKNOWN, YES = -1, 0, 1
@@ -70,6 +73,17 @@ class RuleVerdict:
     get_evidence: Callable[[Index, bool], EvidenceBatch]
     """What `of` gives."""
     _all_evidence: EvidenceBatch | None = field(default=None, repr=False)
+
+    def __iter__(self) -> Iterator[Finding]:
+        """Yields the findings of what fires: made here, from the columns, only where somebody asks for them.
+
+        Their evidence is weighed where it is calibrated, so that it is no number here.
+        """
+        at = np.flatnonzero(self.firing)
+        subject = RuleSubject(self.rule, self.rule)
+        for n, score in zip(at.tolist(), self.evidence_of(at, numbers=False).score.tolist(), strict=True):
+            place, since = Entity(self.kind, self.names[n]), float(self.since[n])
+            yield Finding(subject, place, RULE, "begins", since, score, 0.0, nats=math.nan)
 
     def evidence_of(self, at: Index | Sequence[int], *, numbers: bool = True) -> EvidenceBatch:
         """The evidence of the entities at these positions; without `numbers`, impact and values are unknown."""

@@ -5,17 +5,16 @@ and an engine that read prompts made fewer tokens meanwhile.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index
-from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import PAST, Deviation
+from skewscope.engine.model.finding import PAST, Finding
+from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.levels import MIN_PAST, RUN
-from skewscope.engine.symptoms.relations import CellRelations
 from skewscope.engine.symptoms.roles import MIN_RUN_S, OTHER_MIN_RUN_S
-from skewscope.engine.symptoms.samples import NewSamples
+from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
 PAST_S = 60.0
 """Seconds that a past must span: within them a governor lowers the clock of a device with little to do (judgement)."""
@@ -24,51 +23,51 @@ SAME_LOAD = 0.2
 LEAST_UNDER_MORE_LOAD = 1.0
 """Under more load than before, a clock counts below half of what it was: within that, more work may take it down. Base
 clocks of GPUs, which makers promise at full power, are at least half of the highest (source: their data sheets)."""
-ARRAYS = ("_lowest", "_load_sum", "_count", "_begin", "_run", "_since", "_value", "_run_lowest")
 
 
-@dataclass
-class CapacityFalls:
-    """Capacities, and throughputs of engines, with a load, which fell while that did not. Arrays are [such a cell]."""
+class CapacityFalls(SeriesDetector):
+    """Capacities, and throughputs of engines, with a load, which fell while that did not."""
 
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """The cells."""
+    KEPT: ClassVar[Fills] = dict.fromkeys(("_lowest", "_begin", "_since", "_value", "_run_lowest"), np.nan) | {
+        "_load_sum": 0.0,
+        "_count": 0,
+        "_run": 0,
+    }
+    _lowest: F64
+    _load_sum: F64
+    _count: Index
+    _begin: F64
+    """Of the past under any load: the lowest value, the sum of loads, the number and the time of the first one."""
+    _run: Index
+    _since: F64
+    _value: F64
+    _run_lowest: F64
+    """Of the values in a row that are lower: their number, the time of the first, the newest and the lowest one."""
 
-    def __post_init__(self) -> None:
-        self._place, self._given = np.empty(0, np.intp), np.empty(0, np.intp)
-        """[cell] position among these, or -1; the cell that shows the load."""
-        self._least, self._floor, self._least_load, self._min_run_s = (np.empty(0) for _ in range(4))
-        """What a fall is at least, relative and absolute; the usual load from which on it counts; seconds it lasts."""
-        self._lowest, self._load_sum, self._count, self._begin = (np.empty(0) for _ in range(4))
-        """Of the past under any load: the lowest value, the sum of loads, the number and the time of the first one."""
-        self._run, self._since, self._value, self._run_lowest = (np.empty(0) for _ in range(4))
-        """Of the values in a row that are lower: their number, the time of the first, the newest and the lowest one."""
+    def judges(self, cell: int) -> bool:
+        """Returns whether a cell is a capacity, or the throughput of an engine, whose load is known."""
+        ties = self.cells.ties
+        is_driven = self.cells.judgement(cell).role == "capacity" or bool(ties.is_yield[cell])
+        return is_driven and bool(ties.given[cell] >= 0)
 
-    def grow(self, ties: CellRelations) -> None:
-        """Makes room for new cells, whose loads are those of `ties`."""
-        judged = [self.cells.judgement(n) for n in range(len(self.cells))]
-        at = [n for n, one in enumerate(judged) if (one.role == "capacity" or ties.is_yield[n]) and ties.given[n] >= 0]
-        places = {cell: n for n, cell in enumerate(self.at.tolist())}
-        old = np.array([places.get(n, -1) for n in at], np.intp)
-        for name in ARRAYS:
-            start = 0.0 if name in ("_load_sum", "_count", "_run") else np.nan
-            setattr(self, name, np.append(getattr(self, name), start)[old])
-        self.at = np.array(at, np.intp)
-        self._place = np.full(len(self.cells), -1, np.intp)
-        self._place[self.at] = np.arange(len(at))
+    def learn_cells(self) -> None:
+        """Works out loads, what a fall is at least, the usual load from which on it counts, and how long it lasts."""
+        cells, ties, at = self.cells, self.cells.ties, self.at.tolist()
+        judged = [cells.judgement(cell) for cell in at]
         self._given = ties.given[self.at]
-        self._least = np.array([judged[n].least for n in at])
+        self._least = np.array([one.least for one in judged])
         # Of a few requests, each may be in its prompt.
-        floors = [(judged[n].floor, judged[ties.given[n]].floor) if ties.is_yield[n] else (0.0, 0.0) for n in at]
+        loads = [cells.judgement(int(ties.given[cell])) for cell in at]
+        floors = [
+            (one.floor, load.floor) if ties.is_yield[cell] else (0.0, 0.0)
+            for cell, one, load in zip(at, judged, loads, strict=True)
+        ]
         self._floor, self._least_load = np.array(floors).reshape(-1, 2).T
-        self._min_run_s = np.array([MIN_RUN_S.get(judged[n].role, OTHER_MIN_RUN_S) for n in at])
+        self._min_run_s = np.array([MIN_RUN_S.get(one.role, OTHER_MIN_RUN_S) for one in judged])
 
-    def step(self, new: NewSamples) -> None:
+    def judge(self, tick: Tick) -> None:
         """Takes in new values."""
-        place = self._place[new.cells]
-        some = place >= 0
-        at, value, time = place[some], new.value[some], new.time[some]
+        at, value, time = self.select(tick.new)
         load = self.cells.value[self._given[at]]
         loaded = load > 0
         at, value, time, load = at[loaded], value[loaded], time[loaded], load[loaded]
@@ -107,11 +106,11 @@ class CapacityFalls:
         found: Index = self.at[self._count >= MIN_PAST]
         return found
 
-    def deviations(self) -> Iterator[Deviation]:
+    def find(self) -> Iterator[Finding]:
         """Yields the capacities that are lower now."""
         with np.errstate(invalid="ignore"):
             lasts = self.cells.time[self.at] - self._since >= self._min_run_s
         for n in np.flatnonzero(lasts & (self._run >= RUN)).tolist():
             cell = int(self.at[n])
             signal, place = self.cells.signals[cell], self.cells.places[cell]
-            yield Deviation(signal, place, PAST, "down", self._since[n], self._value[n], float(self._lowest[n]))
+            yield Finding(signal, place, PAST, "down", self._since[n], self._value[n], float(self._lowest[n]))

@@ -13,14 +13,15 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.tick import NewSamples
 from skewscope.engine.model.topology import Group, Topology
-from skewscope.engine.symptoms.gpu_peers import groups_by_member, peer_sets_of_gpu
-from skewscope.engine.symptoms.roles import judged_signals
+from skewscope.engine.symptoms.gpu_peers import MAX_SET_SIZE, groups_by_member, peer_sets_of_gpu
+from skewscope.engine.symptoms.relations import CellRelations, relate_cells
+from skewscope.engine.symptoms.roles import LOADED_ROLES, UNCOMPARED_ROLES, judged_signals
 from skewscope.engine.symptoms.samples import (
     HISTOGRAM,
     SUM,
     HistogramMeans,
-    NewSamples,
     SampleSource,
     SignalRows,
     last_part,
@@ -78,13 +79,22 @@ class JudgedCells:
     """The entity of each set that is a group, a node or a pool, by the number of the set."""
     left_out: frozenset[str] = frozenset()
     """Signals some of whose series are beyond MAX_CELLS."""
+    floor: F64 = field(default_factory=lambda: np.empty(0))
+    """Least difference that matters, as of now."""
+    serves: Mask = field(default_factory=lambda: np.empty(0, bool))
+    """Whether it is of what serves requests."""
+    is_printed: Mask = field(default_factory=lambda: np.empty(0, bool))
+    """Whether it is the duration of a step that a job prints, of which the next one may be as long."""
+    compared: Mask = field(default_factory=lambda: np.empty(0, bool))
+    """[pair] whether the value of the cell is compared with those of the set."""
+    ties: CellRelations = field(default_factory=CellRelations.empty)
     _known: Mask = field(default_factory=lambda: np.empty(0, bool))
     """[series] whether it has a cell."""
     _entities: dict[str, dict[str, Entity]] = field(default_factory=dict)
     """By kind and name."""
     _serving: dict[Entity, Group | None] = field(default_factory=dict)
     """The serving group of each place."""
-    _set_numbers: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    set_numbers: dict[tuple[str, str, str], int] = field(default_factory=dict)
     _labels: dict[tuple[str, str], str] = field(default_factory=dict)
     """What names the series of each signal and selector."""
     _own_groups: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -133,9 +143,23 @@ class JudgedCells:
         if added:
             self._extend(np.concatenate(added))
             self._join_sets(range(before, len(self)))
+            self._relate()
         if np.isfinite(t):
             self._next_growth = t + len(self) / CELLS_PER_GROWTH_S
         return bool(added)
+
+    def _relate(self) -> None:
+        judged = [self.judgement(cell) for cell in range(len(self))]
+        # What is measured on the wire has all its digits.
+        self.is_printed = np.array([one.is_printed_time for one in self.signals], bool)
+        has_peers = [
+            "peers" in one.against and one.role not in UNCOMPARED_ROLES and not self.is_request_count(n)
+            for n, one in enumerate(judged)
+        ]
+        self.compared = np.array(has_peers, bool)[self.pair_cell] & (self.set_sizes <= MAX_SET_SIZE)[self.pair_set]
+        self.serves = np.array([self.serving_group(cell) is not None for cell in range(len(self))], bool)
+        requests = [self.load_series(n) if one.role in LOADED_ROLES else -1 for n, one in enumerate(judged)]
+        self.ties = relate_cells(self.signals, self.places, judged, self.serves.tolist(), np.array(requests, np.intp))
 
     def _add_series(self, name: str) -> Iterator[Index]:
         """Appends the new series of a signal as far as there is room; yields their numbers, selector by selector."""
@@ -219,14 +243,14 @@ class JudgedCells:
         for cell in cells:
             label = self._label_of(cell)
             for kind, name in sorted(self._peer_sets_of(cell, label)):
-                number = self._set_numbers.setdefault((label, kind, name), len(self._set_numbers))
+                number = self.set_numbers.setdefault((label, kind, name), len(self.set_numbers))
                 if kind in SET_KINDS:
                     self.set_places[number] = self._entity(kind, name)
                 pairs.append(cell)
                 sets.append(number)
         self.pair_cell = np.concatenate((self.pair_cell, np.array(pairs, np.intp)))
         self.pair_set = np.concatenate((self.pair_set, np.array(sets, np.intp)))
-        self.set_sizes = np.bincount(self.pair_set, minlength=len(self._set_numbers))
+        self.set_sizes = np.bincount(self.pair_set, minlength=len(self.set_numbers))
 
     def _peer_sets_of(self, cell: int, label: str) -> set[tuple[str, str]]:
         """Returns (kind, name) of each set of entities that do the same as this one."""
@@ -308,6 +332,11 @@ class JudgedCells:
             return -1
         found = (self.series_of("serve.running", group.name), self.series_of("wire.open_streams", group.front_end))
         return next((series for series in found if series >= 0), -1)
+
+    def is_load_known(self, cell: int, since: float) -> bool:
+        """Returns whether the load that a cell needs has been sampled since a time: it may have ended with the work."""
+        series = int(self.ties.requests[cell])
+        return series < 0 or bool(self.state.times[series] >= since)
 
     # --- samples
 

@@ -1,55 +1,53 @@
-"""Messages that an event of the catalogue recognises: each is a deviation by itself, whatever came before."""
+"""Messages that an event of the catalogue recognises: each is a finding by itself, whatever came before."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import Self
 
-import numpy as np
-
-from skewscope.engine.model.arrays import Index
+from skewscope.engine.model.finding import EVENT, Finding
+from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import EVENT, Deviation
-from skewscope.engine.symptoms.samples import NewSamples
+from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 
 EVENT_S = 300.0
 """Seconds for which a message counts as present (judgement: a fault that goes on writes it again within minutes)."""
 MESSAGE_LABEL = "message="
 
 
-@dataclass
-class EventReports:
+class EventReports(SeriesDetector):
     """Events that were reported lately."""
 
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    def __init__(self, cells: JudgedCells) -> None:
+        super().__init__(cells)
+        self.since: dict[int, float] = {}
+        """When the first message of those that belong together came, by cell, seconds since 1970."""
 
-    since: dict[int, float] = field(default_factory=dict)
-    """When the first message of those that belong together came, by cell, seconds since 1970."""
+    def judges(self, cell: int) -> bool:
+        """Returns whether a cell counts messages."""
+        return self.cells.judgement(cell).role == "event"
 
-    def grow(self) -> None:
-        """Makes room for new cells."""
-        roles = (self.cells.judgement(cell).role for cell in range(len(self.cells)))
-        self.at = np.array([cell for cell, role in enumerate(roles) if role == "event"], np.intp)
-
-    def step(self, t: float, new: NewSamples) -> None:
-        """Takes in the new messages, and forgets old ones at `t` seconds."""
-        if not len(self.at):
-            return
-        for cell, time, value in zip(new.cells.tolist(), new.time.tolist(), new.value.tolist(), strict=True):
-            if self.cells.judgement(cell).role != "event":
-                continue
+    def judge(self, tick: Tick) -> None:
+        """Takes in the new messages, and forgets old ones."""
+        at, values, times = self.select(tick.new)
+        for cell, time, value in zip(self.at[at].tolist(), times.tolist(), values.tolist(), strict=True):
             if value > 0:
                 self.since.setdefault(cell, time)
             else:
                 # What was said before means nothing.
                 self.since.pop(cell, None)
-        self.since = {cell: since for cell, since in self.since.items() if t - self.cells.time[cell] <= EVENT_S}
+        self.since = {cell: since for cell, since in self.since.items() if tick.t - self.cells.time[cell] <= EVENT_S}
 
-    def deviations(self) -> Iterator[Deviation]:
+    def take_over(self, before: Self, places: CellPlaces) -> None:
+        """Goes on with another one's messages."""
+        super().take_over(before, places)
+        kept = zip(places.cells.before.tolist(), places.cells.now.tolist(), strict=True)
+        self.since = {new: before.since[old] for old, new in kept if old in before.since}
+
+    def find(self) -> Iterator[Finding]:
         """Yields the events that are present."""
         for cell, since in sorted(self.since.items()):
             signal, place = self.cells.signals[cell], self.cells.places[cell]
             count = float(self.cells.value[cell])
-            yield Deviation(signal, place, EVENT, "begins", since, count, 0.0, _message(self.cells.selectors[cell]))
+            yield Finding(signal, place, EVENT, "begins", since, count, 0.0, _message(self.cells.selectors[cell]))
 
 
 def _message(selector: str) -> str:

@@ -6,13 +6,15 @@ grow and begin anew: a step of a job that counts epochs is compared with the one
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar, Self
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.model.finding import PAST, Finding
+from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import PAST, Deviation
-from skewscope.engine.symptoms.samples import NewSamples
+from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
 
 EPOCH_SIGNAL = "step.epoch"
 GROWING_STEPS = 12
@@ -22,8 +24,6 @@ MAX_EPOCH_STEPS = 10_000
 """Steps from the begin of an epoch that are compared."""
 FIRST_EPOCHS = 1
 """Jobs count epochs from 0 or 1: of a later one that comes first, the log may lack the begin."""
-NUMBERS = ("_last", "_first", "_since")
-ARRAYS = (*NUMBERS, "_run")
 
 
 @dataclass
@@ -65,42 +65,36 @@ class EpochComparison:
         return self._fastest[place] if place < len(self._fastest) else np.inf
 
 
-@dataclass
-class GrowingSteps:
-    """Durations of steps that grow. Arrays are [cell that is one]."""
+class GrowingSteps(SeriesDetector):
+    """Durations of steps that grow: of what jobs print, since means over windows rise for as long as the window is."""
 
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """The cells: what jobs print, since means over windows rise for as long as the window is."""
+    KEPT: ClassVar[Fills] = {"_last": np.nan, "_first": np.nan, "_since": np.nan, "_run": 0}
+    _last: F64
+    _first: F64
+    _since: F64
+    """The newest value, the one with which the growth began, and its time."""
+    _run: Index
+    """Values that grew, with the first one."""
 
-    def __post_init__(self) -> None:
-        self._place: Index = np.empty(0, np.intp)
-        """[cell] position among these, or -1."""
-        self._last, self._first, self._since = (np.empty(0) for _ in range(3))
-        """The newest value, the one with which the growth began, and its time."""
-        self._run: F64 = np.empty(0)
-        """Values that grew, with the first one."""
+    def __init__(self, cells: JudgedCells) -> None:
+        super().__init__(cells)
         self._epochs: dict[int, EpochComparison] = {}
         """Of jobs that count epochs, by place among these."""
 
-    def grow(self) -> None:
-        """Makes room for new cells."""
-        cells = self.cells
-        size, before = len(cells), len(self.at)
-        is_step = [cells.signals[n].is_printed_time and cells.judgement(n).role == "time-per-work" for n in range(size)]
-        self.at = np.flatnonzero(is_step)
-        self._place = np.full(size, -1, np.intp)
-        self._place[self.at] = np.arange(len(self.at))
-        more = len(self.at) - before
-        for name in NUMBERS:
-            setattr(self, name, np.append(getattr(self, name), np.full(more, np.nan)))
-        self._run = np.append(self._run, np.zeros(more))
+    def judges(self, cell: int) -> bool:
+        """Returns whether a cell is the duration of a step that a job prints."""
+        return self.cells.signals[cell].is_printed_time and self.cells.judgement(cell).role == "time-per-work"
 
-    def step(self, new: NewSamples) -> None:
+    def take_over(self, before: Self, places: CellPlaces) -> None:
+        """Goes on with another one's steps and epochs."""
+        super().take_over(before, places)
+        found = places.of_some(self.at, before.at)
+        kept = zip(found.before.tolist(), found.now.tolist(), strict=True)
+        self._epochs = {new: before._epochs[old] for old, new in kept if old in before._epochs}
+
+    def judge(self, tick: Tick) -> None:
         """Takes in new steps."""
-        place = self._place[new.cells]
-        some = place >= 0
-        at, value, time = place[some], new.value[some], new.time[some]
+        at, value, time = self.select(tick.new)
         grows = value > self._last[at]
         begins = at[~grows]
         self._first[begins], self._since[begins], self._run[begins] = value[~grows], time[~grows], 0
@@ -128,17 +122,17 @@ class GrowingSteps:
         begun = (one for one in self.cells.all_series_of(EPOCH_SIGNAL, place) if state.times[one] <= time)
         return max((float(np.floor(state.latest[one])) for one in begun), default=np.nan)
 
-    def deviations(self) -> Iterator[Deviation]:
+    def find(self) -> Iterator[Finding]:
         """Yields the durations that grow."""
         for n in np.flatnonzero(self._run >= GROWING_STEPS).tolist():
             judged, value, first = self.cells.judgement(int(self.at[n])), float(self._last[n]), float(self._first[n])
             if n not in self._epochs and value > (1 + judged.least) * first and value > first + judged.floor:
-                yield self._deviation(n, float(self._since[n]), first)
+                yield self._finding(n, float(self._since[n]), first)
         for n, known in self._epochs.items():
             if known.run >= GROWING_STEPS:
-                yield self._deviation(n, known.since, known.usual)
+                yield self._finding(n, known.since, known.usual)
 
-    def _deviation(self, n: int, since: float, usual: float) -> Deviation:
+    def _finding(self, n: int, since: float, usual: float) -> Finding:
         cell = int(self.at[n])
         value = float(self._last[n])
-        return Deviation(self.cells.signals[cell], self.cells.places[cell], PAST, "up", since, value, usual)
+        return Finding(self.cells.signals[cell], self.cells.places[cell], PAST, "up", since, value, usual)

@@ -5,17 +5,17 @@ the same ratio of the other ports of its node in the same network.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, widen
+from skewscope.engine.model.arrays import F64, Index, Mask, row_median
 from skewscope.engine.model.entities import build_sets
+from skewscope.engine.model.finding import LESS, ZERO, Finding
+from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import LESS, ZERO, Deviation
 from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
-from skewscope.engine.symptoms.peer_ratios import row_median
-from skewscope.engine.symptoms.samples import NewSamples
+from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
 LOST = 0.2
 """A port that carries less than this part of what its siblings' common change lets expect has lost its traffic."""
@@ -33,59 +33,58 @@ IDLE_RUN = 3
 IDLE_BACK = 0.5
 
 
-@dataclass
-class IdlePaths:
+class IdlePaths(SeriesDetector):
     """Cells of traffic counters that lost their share."""
 
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    KEPT: ClassVar[Fills] = dict.fromkeys(("_since", "_before", "_little_since"), np.nan) | {
+        "_run": 0,
+        "_little": 0,
+        "_is_idle": False,
+        "_is_little": False,
+    }
+    _run: Index
+    _since: F64
+    _before: F64
+    _little_since: F64
+    _is_idle: Mask
+    _is_little: Mask
+    _little: Index
+    """Samples in a row with little traffic."""
 
-    def __post_init__(self) -> None:
-        self._place: Index = np.empty(0, np.intp)
-        self._set: Index = np.empty(0, np.intp)
-        """[path] number of its set of siblings, or -1."""
-        self._run: Index = np.empty(0, np.intp)
-        self._since, self._before, self._little_since = (np.empty(0) for _ in range(3))
-        self._is_idle, self._is_little = np.empty(0, bool), np.empty(0, bool)
-        self._little: Index = np.empty(0, np.intp)
-        """[path] samples in a row with little traffic."""
-        self._bundle: Index = np.empty(0, np.intp)
-        """[path] number of its parallel links."""
-        topology = self.cells.topology
-        self._links = {name: topology.links_of(name) for name in topology.port}
-        self._floor = np.empty(0)
+    def __init__(self, cells: JudgedCells, shifts: LevelShifts) -> None:
+        super().__init__(cells)
+        self._shifts = shifts
+        """The past of all cells."""
+        self._links = {name: cells.topology.links_of(name) for name in cells.topology.port}
 
-    def grow(self) -> None:
-        """Makes room for new cells."""
-        cells = self.cells
-        judged = [cells.judgement(cell) for cell in range(len(cells))]
-        at = [n for n, one in enumerate(judged) if one.role == "share" and one.bad in ("down", "both")]
-        self.at = np.array(at, np.intp)
-        self._place = np.full(len(cells), -1, np.intp)
-        self._place[self.at] = np.arange(len(at))
-        self._floor = np.array([judged[n].floor for n in at])
-        fill = {"_run": 0, "_little": 0, "_is_idle": False, "_is_little": False}
-        for name in (*fill, "_since", "_before", "_little_since"):
-            setattr(self, name, widen(getattr(self, name), len(at), fill.get(name, np.nan)))
+    def judges(self, cell: int) -> bool:
+        """Returns whether a cell counts traffic of which less is bad."""
+        judged = self.cells.judgement(cell)
+        return judged.role == "share" and judged.bad in ("down", "both")
+
+    def learn_cells(self) -> None:
+        """Works out the siblings and the parallel links of each path."""
+        cells, at = self.cells, self.at.tolist()
+        self._floor = np.array([cells.judgement(n).floor for n in at])
         numbers: dict[tuple[str, str, str], int] = {}
         keys = [
             (cells.signals[n].id, cells.selectors[n], self._links.get(cells.places[n].name, cells.places[n].name))
             for n in at
         ]
-        self._bundle = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
+        self._bundle: Index = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
         set_of = {int(c): int(s) for c, s in zip(cells.pair_cell, cells.pair_set, strict=True)}
-        self._set = np.array([set_of.get(n, -1) for n in at], np.intp)
+        self._set: Index = np.array([set_of.get(n, -1) for n in at], np.intp)
         members: dict[int, list[int]] = {}
         for place, number in enumerate(self._set.tolist()):
             if number >= 0:
                 members.setdefault(number, []).append(place)
         self._siblings = build_sets(members, len(cells.set_sizes))
 
-    def step(self, new: NewSamples, shifts: LevelShifts) -> None:
-        """Takes in the new rates; `shifts` has the past of all cells."""
-        place = self._place[new.cells]
-        mine = place[place >= 0]
-        mine = mine[self._set[mine] >= 0]
+    def judge(self, tick: Tick) -> None:
+        """Takes in the new rates."""
+        shifts, (mine, _, time) = self._shifts, self.select(tick.new)
+        has_siblings = self._set[mine] >= 0
+        mine, time = mine[has_siblings], time[has_siblings]
         if not len(mine):
             return
         past = np.where(shifts.count[self.at] >= MIN_PAST, shifts.median[self.at], np.nan)
@@ -99,7 +98,6 @@ class IdlePaths:
         wanted = np.minimum(common, 1.0)
         lost = expected & (ratio[mine] < LOST * wanted)
         back = ratio[mine] >= IDLE_BACK * wanted
-        time = new.time[place >= 0][self._set[place[place >= 0]] >= 0]
         self._begin(mine, time, lost, past)
         ended = mine[self._is_idle[mine] & back]
         self._is_idle[ended], self._run[ended], self._since[ended] = False, 0, np.nan
@@ -133,10 +131,10 @@ class IdlePaths:
         """Returns the cells that lost their traffic."""
         return self.at[self._is_idle]
 
-    def deviations(self) -> Iterator[Deviation]:
+    def find(self) -> Iterator[Finding]:
         """Yields the ports that lost their traffic, or most of it."""
         for n in np.flatnonzero(self._is_idle | self._is_little).tolist():
             cell, is_idle = int(self.at[n]), bool(self._is_idle[n])
             signal, place, value = self.cells.signals[cell], self.cells.places[cell], float(self.cells.value[cell])
             form, since = (ZERO, self._since[n]) if is_idle else (LESS, self._little_since[n])
-            yield Deviation(signal, place, form, "down", float(since), value, float(self._before[n]))
+            yield Finding(signal, place, form, "down", float(since), value, float(self._before[n]))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, median, nan_to_zero
 from skewscope.engine.model.sparse_columns import SparseColumns
+from skewscope.engine.model.transfer import Places, copy_items
 from skewscope.engine.symptoms.repeats import TAIL
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
 
@@ -172,6 +173,12 @@ class LevelShifts:
         """Returns the median of the newest values of one series."""
         newest = self.memory.get(np.array([series]), NEWEST)
         return median(newest[~np.isnan(newest)])
+
+    def take_over(self, before: "LevelShifts", places: Places) -> None:
+        """Goes on with the past and the shifts of the series that another one has as well."""
+        copy_items(self, before, KEPT, places)
+        for name in SPARSE:
+            getattr(self, name).copy_from(places.now, getattr(before, name), places.before)
 
     # --- past
 

@@ -7,16 +7,16 @@ their rates, of one by the sums since the counters began, which says less.
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.finding import LIMIT, TOTAL, Finding
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import LIMIT, TOTAL, Deviation
-from skewscope.engine.symptoms.relations import CellRelations
-from skewscope.engine.symptoms.samples import NewSamples
+from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
 HELD_S = 30.0
 """Seconds for which a value is beyond its limit, if it was not from its first sample on: a burst is shorter."""
@@ -34,61 +34,50 @@ SIBLING_KINDS = frozenset({"port", "gpu"})
 LIMITED_ROLES = frozenset({"health", "utilisation", "pressure"})
 """Roles of which the nominal value is a limit, and not the only good value."""
 NUMBERS = re.compile(r"\d+")
-ARRAYS = ("_since", "_value", "_allowed", "_was_good")
 
 
-@dataclass
-class Limits:
-    """Values beyond a limit. Arrays are [cell that has a limit]."""
+class Limits(SeriesDetector):
+    """Values beyond a limit."""
 
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """The cells."""
+    KEPT: ClassVar[Fills] = {"_since": np.nan, "_value": np.nan, "_allowed": np.nan, "_was_good": False}
+    _since: F64
+    _value: F64
+    _allowed: F64
+    _was_good: Mask
 
-    def __post_init__(self) -> None:
-        self._place, self._whole = np.empty(0, np.intp), np.empty(0, np.intp)
-        """[cell] position among those with a limit, or -1; the cell of which each is a share, or -1."""
+    def __init__(self, cells: JudgedCells) -> None:
+        super().__init__(cells)
+        self._whole: Index = np.empty(0, np.intp)
+        """The cell of which each is a share, or -1."""
         self._limit, self._sign, self._floor, self._load = (np.empty(0) for _ in range(4))
         self._given: Index = np.empty(0, np.intp)
         """The cell that must show load, more than `_load`, or -1."""
         self._is_share: Mask = np.empty(0, bool)
-        self._since, self._value, self._allowed = (np.empty(0) for _ in range(3))
-        self._was_good: Mask = np.empty(0, bool)
         self._is_over = False
         """Whether the data has ended."""
 
-    def grow(self, ties: CellRelations) -> None:
-        """Makes room for new cells, whose loads are those of `ties`."""
-        cells = self.cells
-        size, before = len(cells), len(self.at)
-        by_place = {(cells.signals[n].id, cells.places[n]): n for n in reversed(range(size))}
-        at = [n for n in range(size) if self._has_limit(n)]
+    def judges(self, cell: int) -> bool:
+        """Returns whether a cell has a limit."""
+        judged = self.cells.judgement(cell)
+        return bool(judged.share_of) or (judged.role in LIMITED_ROLES and judged.nominal is not None)
+
+    def learn_cells(self) -> None:
+        """Works out limits and loads."""
+        cells, at = self.cells, self.at.tolist()
+        by_place = {(cells.signals[n].id, cells.places[n]): n for n in reversed(range(len(cells)))}
         judged = [cells.judgement(n) for n in at]
-        self.at = np.array(at, np.intp)
-        self._place = np.full(size, -1, np.intp)
-        self._place[self.at] = np.arange(len(at))
         self._whole = np.array(
             [by_place.get((one.share_of, cells.places[n]), -1) for n, one in zip(at, judged, strict=True)], np.intp
         )
-        self._given, self._load = ties.given[self.at], ties.load[self.at]
+        self._given, self._load = cells.ties.given[self.at], cells.ties.load[self.at]
         self._is_share = np.array([bool(one.share_of) for one in judged], bool)
         self._limit = np.array([one.most_share or one.nominal or 0.0 for one in judged])
         self._sign = np.array([-1.0 if one.bad == "down" else 1.0 for one in judged])
         self._floor = np.array([one.floor if one.share_of else 0.0 for one in judged])
-        more = len(at) - before
-        for name in ("_since", "_value", "_allowed"):
-            setattr(self, name, np.concatenate((getattr(self, name), np.full(more, np.nan))))
-        self._was_good = np.concatenate((self._was_good, np.zeros(more, bool)))
 
-    def _has_limit(self, cell: int) -> bool:
-        judged = self.cells.judgement(cell)
-        return bool(judged.share_of) or (judged.role in LIMITED_ROLES and judged.nominal is not None)
-
-    def step(self, new: NewSamples) -> None:
+    def judge(self, tick: Tick) -> None:
         """Takes in new values, of counters their rates."""
-        place = self._place[new.cells]
-        some = place >= 0
-        at, value, time = place[some], new.value[some], new.time[some]
+        at, value, time = self.select(tick.new)
         if not len(at):
             return
         allowed = self._limit[at] * self._wholes(at, self.cells.value)
@@ -107,22 +96,22 @@ class Limits:
         whole = self._whole[at]
         return np.where(self._is_share[at], np.where(whole >= 0, values[whole], np.nan), 1.0)
 
-    def conclude(self) -> None:
+    def end(self) -> None:
         """Ends the data: what was beyond its limit from its first sample on counts, however short it was."""
         self._is_over = True
 
-    def deviations(self) -> Iterator[Deviation]:
+    def find(self) -> Iterator[Finding]:
         """Yields what is beyond its limit."""
         with np.errstate(invalid="ignore"):
             held = self.cells.time[self.at] - self._since >= HELD_S
         always = self._is_over & ~self._was_good & ~np.isnan(self._since)
         for n in np.flatnonzero(held | always).tolist():
-            yield self._deviation(n, LIMIT, float(self._value[n]), float(self._allowed[n]))
+            yield self._finding(n, LIMIT, float(self._value[n]), float(self._allowed[n]))
         if self._is_over:
             yield from self._totals()
             yield from self._odd_siblings()
 
-    def _totals(self) -> Iterator[Deviation]:
+    def _totals(self) -> Iterator[Finding]:
         """Yields shares of what counters of one reading counted since they began."""
         cells = self.cells
         latest = np.full(len(cells), np.nan)
@@ -133,9 +122,9 @@ class Limits:
             allowed = self._limit * wholes
             beyond = (self._whole >= 0) & (latest[self.at] > allowed) & (wholes >= MIN_TOTAL)
         for n in np.flatnonzero(beyond).tolist():
-            yield self._deviation(n, TOTAL, float(latest[self.at[n]]), float(allowed[n]))
+            yield self._finding(n, TOTAL, float(latest[self.at[n]]), float(allowed[n]))
 
-    def _odd_siblings(self) -> Iterator[Deviation]:
+    def _odd_siblings(self) -> Iterator[Finding]:
         """Yields what one port or GPU of a node has and its siblings do not, where one reading is all that there is.
 
         Errors and losses since the counters began, of which most others have none; a lower speed than that of all.
@@ -158,7 +147,7 @@ class Limits:
                 continue
             text = f"{usual:g} is the median of its {len(rest)} siblings"
             since = float(self.cells.time[cells[0]])
-            yield Deviation(self.cells.signals[cells[0]], place, form, direction, since, now, usual, text)
+            yield Finding(self.cells.signals[cells[0]], place, form, direction, since, now, usual, text)
 
     def _list_siblings(self) -> dict[tuple[str, str], list[int]]:
         """Returns the cells of one reading that are compared with siblings, by signal and node.
@@ -176,7 +165,7 @@ class Limits:
                     links[cells.signals[n].id, f"{node}/{NUMBERS.sub('', name)}"].append(n)
         return links
 
-    def _deviation(self, n: int, form: str, value: float, allowed: float) -> Deviation:
+    def _finding(self, n: int, form: str, value: float, allowed: float) -> Finding:
         cell, whole = int(self.at[n]), int(self._whole[n])
         signal, place = self.cells.signals[cell], self.cells.places[cell]
         direction = "begins" if self.cells.judgement(cell).bad == "begins" else "down" if self._sign[n] < 0 else "up"
@@ -184,7 +173,7 @@ class Limits:
         name = self.cells.signals[whole].name.lower() if whole >= 0 else ""
         bound = "at least" if self._sign[n] < 0 else "at most"
         share = f"{_percent(self._limit[n] * value / allowed)} of {name}, {bound} {_percent(self._limit[n])} is allowed"
-        return Deviation(signal, place, form, direction, since, value, allowed, share if whole >= 0 else "")
+        return Finding(signal, place, form, direction, since, value, allowed, share if whole >= 0 else "")
 
 
 def _percent(share: float) -> str:

@@ -1,15 +1,22 @@
 """Values of the members of a group against the median of their peers."""
 
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, widen
+from skewscope.engine.model.arrays import F64, Index, Mask, row_median, widen
 from skewscope.engine.model.entities import EntitySets, build_sets
+from skewscope.engine.model.finding import MOVING, PEERS, Finding
+from skewscope.engine.model.tick import Tick
+from skewscope.engine.model.transfer import copy_items
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.gpu_peers import MAX_SET_SIZE
 from skewscope.engine.symptoms.levels import MIN_PAST, NEWEST, LevelShifts
 from skewscope.engine.symptoms.repeats import TAIL, RepeatedSteps
+from skewscope.engine.symptoms.roles import DISTINCT_ROLES, MIN_RUN_S, OTHER_MIN_RUN_S
+from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
 
 LEAST_PEER_SHIFT = 0.2
@@ -45,8 +52,6 @@ FLOOR_RATE = 0.5
 """Part by which the least difference of a set follows that of its newest worst member."""
 TINY = 1e-12
 """In place of a least difference of zero."""
-UNCOMPARED_ROLES = frozenset({"share", "progress", "errors", "state"})
-"""Roles that are compared in other ways."""
 STANDING_ROLES = frozenset({"time-per-work", "capacity"})
 LOAD_ROLES = frozenset({"utilisation", "workload", "throughput"})
 """Roles of which members differ while work begins or ends: not all do so at once..."""
@@ -56,21 +61,19 @@ LOAD_CHANGE_S = 30.0
 """...for so many seconds, in which no run begins (GPUs of a published run drew unequal power for 31 s)."""
 
 
-@dataclass
-class PeerRatios:
+PAIRS = ("_waiting", "_distinct_new", "_standing", "_standing_since", "_late_since", "_first_since", "ratio")
+SETS = ("_worst_run", "_floors", "_level", "_level_since")
+
+
+class PeerRatios(SeriesDetector):
     """Ratios of cells to the median of each set that they belong to, one for each membership (pair)."""
 
-    cells: JudgedCells
-    past: LevelShifts
-    """Of the cells."""
-    shifts: LevelShifts = field(init=False)
-    moving: LevelShifts = field(init=False)
-    """Of each set: its largest ratio."""
-
-    def __post_init__(self) -> None:
-        none = np.empty(0, bool)
-        nothing = ShiftLimits(np.empty(0), np.empty(0), none, none, np.empty(0), none)
-        self.shifts, self.moving = LevelShifts(nothing), LevelShifts(nothing)
+    def __init__(self, cells: JudgedCells, past: LevelShifts) -> None:
+        super().__init__(cells)
+        self.past = past
+        """Of the cells."""
+        self.shifts, self.moving = LevelShifts(ShiftLimits.empty()), LevelShifts(ShiftLimits.empty())
+        """Of the pairs; of each set: its largest ratio."""
         self._sets: EntitySets = build_sets([], 0)
         self.compared: Mask = np.empty(0, bool)
         self._compared_pairs: Index = np.empty(0, np.intp)
@@ -103,28 +106,22 @@ class PeerRatios:
         self._floors = np.empty(0)
         """[set] by how many least differences the worst of its members has been late of late."""
 
-    def grow(self, is_distinct: Mask, min_time: F64) -> None:
-        """Makes room for new cells; arguments are [cell]."""
+    def grow(self) -> None:
+        """Makes room for new cells."""
         cells = self.cells
         pairs, sets = len(cells.pair_cell), len(cells.set_sizes)
         judged = [cells.judgement(cell) for cell in range(len(cells))]
-        compared = np.array(
-            [
-                "peers" in one.against and one.role not in UNCOMPARED_ROLES and not cells.is_request_count(n)
-                for n, one in enumerate(judged)
-            ],
-            bool,
-        )
         # The speeds of ports differ by design.
         stands = np.array(
             [one.role in STANDING_ROLES and cells.places[n].kind != "port" for n, one in enumerate(judged)], bool
         )
+        is_distinct = np.array([one.role in DISTINCT_ROLES for one in judged], bool)
+        min_time = np.array([MIN_RUN_S.get(one.role, OTHER_MIN_RUN_S) for one in judged])
         least = np.array([max(one.least, LEAST_PEER_SHIFT) for one in judged])
         up = np.array([one.bad in ("up", "both") for one in judged], bool)
         down = np.array([one.bad in ("down", "both") for one in judged], bool)
         at = cells.pair_cell
-        usable = (cells.set_sizes <= MAX_SET_SIZE)[cells.pair_set] if pairs else np.empty(0, bool)
-        self.compared = compared[at] & usable
+        self.compared = cells.compared
         self._compared_pairs = np.flatnonzero(self.compared)
         self._is_distinct, self._may_stand = is_distinct[at], stands[at]
         self._follows_load = np.array([one.role in LOAD_ROLES for one in judged], bool)[at]
@@ -144,7 +141,7 @@ class PeerRatios:
         first[cells.pair_set[::-1]] = at[::-1]
         slow = up & stands
         of_sets = replace(limits, up=slow, down=np.zeros(len(least), bool)).of(first)
-        trains = np.array([cells.serving_group(n) is None for n in range(len(cells))], bool)
+        trains = ~cells.serves
         # Replicas of a serving pool do not wait for each other: that the slow one changes is a rolling restart.
         waits = trains[first] | ~np.isin(np.arange(sets), self._pools())
         self.moving.grow(replace(of_sets, up=of_sets.up & (cells.set_sizes >= MIN_MOVING_SIZE) & waits))
@@ -168,21 +165,16 @@ class PeerRatios:
         """Returns the sets that are the members of a pool."""
         return [number for number, place in self.cells.set_places.items() if place.kind == "pool"]
 
-    def step(self, t: float, usable: F64, floor: F64, new: Mask, distinct: Mask) -> None:
-        """Compares the sets of which every member has a new sample since the last time.
-
-        Args:
-            t: time of the tick, seconds.
-            usable: [cell] newest values, NaN where there is none or where it does not count.
-            floor: [cell] least difference that matters.
-            new: [cell] whether it has a new sample.
-            distinct: [cell] whether that differs from the one before.
-        """
+    def judge(self, tick: Tick) -> None:
+        """Compares the sets of which every member has a new sample since the last time."""
+        if tick.gone is not None:
+            self.drop(tick.gone)
+        t, usable, floor = tick.t, tick.compared, tick.floor
         at, numbers, compared = self.cells.pair_cell, self.cells.pair_set, self._compared_pairs
         if not len(compared):
             return
-        self._waiting[compared] |= new[at[compared]]
-        self._distinct_new[compared] |= distinct[at[compared]]
+        self._waiting[compared] |= tick.has_sample[at[compared]]
+        self._distinct_new[compared] |= tick.is_distinct[at[compared]]
         there = compared[~np.isnan(usable[at[compared]])]
         sets = len(self.cells.set_sizes)
         counts = np.bincount(numbers[there], minlength=sets)
@@ -267,7 +259,7 @@ class PeerRatios:
         found: Mask = (lowest > factor) & limits.up[pairs] | (highest < 1 / factor) & limits.down[pairs]
         return found
 
-    def conclude(self) -> None:
+    def end(self) -> None:
         """Ends the data: where readings are too few for a past, one member that is odd in the last ones counts."""
         pairs, numbers = np.arange(len(self.ratio)), self.cells.pair_set
         newest = self.shifts.memory.get(pairs, NEWEST)
@@ -318,14 +310,65 @@ class PeerRatios:
         matters = self._floors >= MOVING_FLOORS
         return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN) & matters)
 
+    def find(self) -> Iterator[Finding]:
+        """Yields the members that are outliers among their peers, and the sets of which always another one is."""
+        cells, best = self.cells, self._worst_pairs()
+        odd = np.zeros(len(cells), bool)
+        for cell, pair in sorted(best.items()):
+            if not cells.is_load_known(cell, self.since(pair)):
+                continue
+            number = int(cells.pair_set[pair])
+            odd[cell] = True
+            middle, ratio = float(self.median[number]), self.level(pair)
+            direction = "up" if ratio > 1 else "down"
+            if cells.ties.is_yield[cell]:
+                middle *= float(cells.value[cells.ties.given[cell]])
+            now = float(cells.value[cell])
+            # What is late now and then may be early now: its usual lateness is told.
+            is_typical = (now > middle) == (ratio > 1) and not self.repeats.found[pair]
+            since, value = self.since(pair), now if is_typical else ratio * middle
+            yield Finding(cells.signals[cell], cells.places[cell], PEERS, direction, since, value, middle)
+        yield from self._uneven_sets(odd)
 
-def row_median(values: F64) -> F64:
-    """Returns [sets] the median of [sets, members]; of two members their smaller value is the healthy one."""
-    count = (~np.isnan(values)).sum(axis=1)
-    with np.errstate(all="ignore"):
-        ordered = np.sort(values, axis=1)
-        rows = np.arange(len(values))
-        low = ordered[rows, np.maximum((count - 1) // 2, 0)]
-        high = ordered[rows, np.maximum(count // 2, 0) % values.shape[1]]
-        middle = np.where(count % 2 == 1, low, (low + high) / 2)
-    return np.where(count >= 2, np.where(count == 2, low, middle), np.nan)
+    def _worst_pairs(self) -> dict[int, int]:
+        """Returns of each cell that is an outlier the pair by which it is the furthest from its peers."""
+        best: dict[int, int] = {}
+        for pair in self.odd_pairs().tolist():
+            cell = int(self.cells.pair_cell[pair])
+            if cell not in best or _distance(self.ratio[pair]) > _distance(self.ratio[best[cell]]):
+                best[cell] = pair
+        return best
+
+    def _uneven_sets(self, odd: Mask) -> Iterator[Finding]:
+        """Yields the sets in which some member is an outlier and none remains the one; `odd` [cell] are told."""
+        cells, places, moving = self.cells, self.cells.set_places, self.moving_sets().tolist()
+        told = set(cells.pair_set[odd[cells.pair_cell]].tolist()) if moving else set()
+        for number in moving:
+            if number in told or number not in places:
+                continue
+            cell = int(cells.pair_cell[self.worst[number]])
+            since, middle = self.moving.since(number), float(self.median[number])
+            if not all(cells.is_load_known(one, since) for one in cells.pair_cell[cells.pair_set == number].tolist()):
+                continue
+            top = middle * self.moving.level(number)
+            yield Finding(cells.signals[cell], places[number], MOVING, "uneven", since, top, middle)
+
+    def take_over(self, before: Self, places: CellPlaces) -> None:
+        """Goes on with what another one learned of the sets and memberships that both have."""
+        super().take_over(before, places)
+        self.shifts.take_over(before.shifts, places.pairs)
+        copy_items(self, before, PAIRS, places.pairs)
+        copy_items(self.repeats, before.repeats, ("found", "_was_late"), places.pairs)
+        self.repeats.late.copy_from(places.pairs.now, before.repeats.late, places.pairs.before)
+        self.moving.take_over(before.moving, places.sets)
+        copy_items(self, before, SETS, places.sets)
+        self.worst[places.sets.now] = places.pairs.locate(before.worst[places.sets.before])
+        # Before the first comparison there is none, and newer sets have none either.
+        some = places.sets.before < len(before.median)
+        self.median = np.full(len(self.worst), np.nan)
+        self.median[places.sets.now[some]] = before.median[places.sets.before[some]]
+
+
+def _distance(ratio: float) -> float:
+    """Returns how far a ratio is from one, on a logarithmic scale."""
+    return abs(math.log(ratio)) if ratio > 0 else math.inf

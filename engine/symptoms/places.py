@@ -1,4 +1,4 @@
-"""What deviations share that belong together, and which signals are judged there."""
+"""What findings share that belong together, and which signals are judged there."""
 
 import math
 from array import array
@@ -15,7 +15,7 @@ INDEXED_PER_TICK = 5000
 
 @dataclass
 class PlaceTokens:
-    """What deviations share that belong together, as tokens: the entity, its node and its groups."""
+    """What findings share that belong together, as tokens: the entity, its node and its groups."""
 
     locality: LocalityIndex
     _tokens: dict[Entity, frozenset[str]] = field(default_factory=dict)

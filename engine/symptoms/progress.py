@@ -1,17 +1,21 @@
 """Work that stops: counters of progress that stand, and jobs whose next step does not come."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import ClassVar, Self
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
+from skewscope.engine.model.finding import PAST, PEERS, Finding
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.transfer import copy_fields, copy_items
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import PAST, PEERS, Deviation
-from skewscope.engine.symptoms.pauses import LONGEST_TIMES, MIN_INTERVALS, RegularPauses
-from skewscope.engine.symptoms.samples import NewSamples
+from skewscope.engine.symptoms.pauses import LONGEST_TIMES, MIN_INTERVALS, PAUSES, RegularPauses
+from skewscope.engine.symptoms.roles import PART_SIGNAL, STEP_SIGNAL
+from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
 
 MIN_CHANGES = 3
 """Changes of a counter after which its usual pace is known."""
@@ -25,10 +29,6 @@ MIN_GROUP_STALL_S = 60.0
 """A group that stands as a whole may wait for another one: that one is told first."""
 RANK_SIGNALS = frozenset({"nccl.coll_seq", "nccl.coll_done"})
 """Counters that end with the process of a rank: where one stands and is still read, the job has not ended."""
-STEP_SIGNAL = "step.duration"
-"""Comes once a step, of a whole group."""
-PART_SIGNAL = "step.compute_time"
-"""What a member does of it."""
 EVALUATION_SIGNAL = "step.evaluation"
 """Says that a group takes no steps because it evaluates..."""
 MAX_EVALUATION_S = 600.0
@@ -44,29 +44,24 @@ longest interval of late has stopped."""
 LONGEST_MEMORY_S = 3600.0
 
 
-@dataclass
-class ProgressStops:
+class ProgressStops(SeriesDetector):
     """Counters that grow while work goes on, and stand."""
 
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    _changes: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    _last_change: F64 = field(default_factory=lambda: np.empty(0))
-    _stopped: Mask = field(default_factory=lambda: np.empty(0, bool))
-    _first_pending: float = np.inf
-    """When the first counter stopped of those that do not yet stand for long enough to be told."""
+    KEPT: ClassVar[Fills] = {"_changes": 0, "_last_change": np.nan, "_stopped": False}
+    _changes: Index
+    _last_change: F64
+    _stopped: Mask
 
-    def grow(self) -> None:
-        """Makes room for new cells."""
-        judged = [self.cells.judgement(cell) for cell in range(len(self.cells))]
-        at = [n for n, one in enumerate(judged) if one.role == "progress" and self.cells.is_counter[n]]
-        more = len(at) - len(self.at)
-        self.at = np.array(at, np.intp)
-        self._changes = np.concatenate((self._changes, np.zeros(more, np.intp)))
-        self._last_change = np.concatenate((self._last_change, np.full(more, np.nan)))
-        self._stopped = np.zeros(len(at), bool)
+    def __init__(self, cells: JudgedCells) -> None:
+        super().__init__(cells)
+        self._first_pending = np.inf
+        """When the first counter stopped of those that do not yet stand for long enough to be told."""
 
-    def step(self) -> None:
+    def judges(self, cell: int) -> bool:
+        """Returns whether a cell counts progress."""
+        return self.cells.judgement(cell).role == "progress" and bool(self.cells.is_counter[cell])
+
+    def judge(self, _tick: Tick) -> None:
         """Finds the counters that stand."""
         if not len(self.at):
             return
@@ -81,7 +76,12 @@ class ProgressStops:
         pending = changed[known & ~self._stopped & (stand > PENDING * limit)]
         self._first_pending = float(pending.min(initial=np.inf))
 
-    def deviations(self) -> Iterator[Deviation]:
+    def take_over(self, before: Self, places: CellPlaces) -> None:
+        """Goes on with another one's counters."""
+        super().take_over(before, places)
+        copy_fields(self, before, ("_first_pending",))
+
+    def find(self) -> Iterator[Finding]:
         """Yields the counters that stand and are behind their peers, or else the groups that stand as a whole."""
         if not self._stopped.any():
             return
@@ -96,7 +96,7 @@ class ProgressStops:
             behind |= {cell: max(behind.get(cell, ahead), ahead) for cell in late}
         for cell, ahead in sorted(behind.items()):
             since, value = float(cells.change_time[cell]), float(raw[cell])
-            yield Deviation(cells.signals[cell], cells.places[cell], PEERS, "stops", since, value, ahead)
+            yield Finding(cells.signals[cell], cells.places[cell], PEERS, "stops", since, value, ahead)
         if not behind:
             yield from self._groups_that_stand(members, stopped)
 
@@ -112,7 +112,7 @@ class ProgressStops:
             found.setdefault(number, []).append(cell)
         return {number: group for number, group in found.items() if len(group) > 1}
 
-    def _groups_that_stand(self, members: Mapping[int, Sequence[int]], stopped: Collection[int]) -> Iterator[Deviation]:
+    def _groups_that_stand(self, members: Mapping[int, Sequence[int]], stopped: Collection[int]) -> Iterator[Finding]:
         """Yields the groups that have stood as a whole for long, while others of the fleet go on.
 
         Where all stand, but ranks still report, the largest group stands for all.
@@ -127,70 +127,89 @@ class ProgressStops:
             since = max(float(cells.change_time[cell]) for cell in group)
             stands = max(float(cells.time[cell]) for cell in group) - since >= MIN_GROUP_STALL_S
             if stands and self._first_pending > since + MIN_GROUP_STALL_S:
-                yield Deviation(cells.signals[group[0]], places[number], PAST, "stops", since, 0.0, 0.0)
+                yield Finding(cells.signals[group[0]], places[number], PAST, "stops", since, 0.0, 0.0)
 
 
-@dataclass
-class StepStops:
+class StepStops(SeriesDetector):
     """Jobs whose next step does not come. Arrays are [job]; times are those of the ticks that brought the samples."""
 
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    next_stop: float = np.inf
-    """When the first of the steps that are due will count as missing, s."""
+    KEPT: ClassVar[Fills] = dict.fromkeys(("_last", "_usual", "_value", "_step_time"), np.nan) | {
+        "_count": 0,
+        "_longest": 0.0,
+        "stopped": False,
+    }
+    _count: Index
+    """Samples."""
+    _last: F64
+    _usual: F64
+    _longest: F64
+    _value: F64
+    _step_time: F64
+    """Seconds; `_step_time` is that of the newest sample itself."""
+    stopped: Mask
 
-    def __post_init__(self) -> None:
-        self._place, self._job, self._count = (np.empty(0, np.intp) for _ in range(3))
-        """[cell] position among the jobs, and its job, -1 for none; [job] samples. Parts: cells of members, by job."""
+    def __init__(self, cells: JudgedCells) -> None:
+        super().__init__(cells)
+        self.next_stop = np.inf
+        """When the first of the steps that are due will count as missing, s."""
+        self._job: Index = np.empty(0, np.intp)
+        """[cell] its job, -1 for none."""
         self._parts: dict[int, Index] = {}
+        """Cells of members, by job."""
         self._beside: dict[int, Index] = {}
         """Other cells on the nodes of a job, by job, of those that were asked for."""
-        self._last, self._usual, self._longest, self._value, self._step_time = (np.empty(0) for _ in range(5))
-        """[job] s; `_step_time` is that of the newest sample itself."""
         self._evaluation: Index = np.empty((0, 2), np.intp)
         """(job, series) of each series that says whether a job evaluates."""
         self._evaluations = -1
         """Version of the series of which those are."""
         self.pauses = RegularPauses()
-        self.stopped: Mask = np.empty(0, bool)
 
-    def grow(self) -> None:
-        """Makes room for new cells; replicas that serve take no step without requests."""
+    def judges(self, cell: int) -> bool:
+        """Returns whether a cell has a sample each step; replicas that serve take no step without requests."""
+        return self.cells.signals[cell].id == STEP_SIGNAL and not self.cells.serves[cell]
+
+    def learn_cells(self) -> None:
+        """Works out the jobs."""
         cells = self.cells
-        at = [n for n, one in enumerate(cells.signals) if one.id == STEP_SIGNAL and cells.serving_group(n) is None]
-        more = len(at) - len(self.at)
-        self.at = np.array(at, np.intp)
-        self._place = np.full(len(cells), -1, np.intp)
-        self._place[self.at] = np.arange(len(at))
-        jobs = {cells.places[n].name: number for number, n in enumerate(at)}
+        jobs = {cells.places[n].name: number for number, n in enumerate(self.at.tolist())}
         self._job = np.array([jobs.get(one.name.split(":", 1)[0], -1) for one in cells.places], np.intp)
         self._beside.clear()
         self._evaluations = -1
         is_part = np.array([one.id == PART_SIGNAL for one in cells.signals], bool)
-        self._parts = {n: np.flatnonzero(is_part & (self._job == n)) for n in range(len(at))}
-        self._count = np.concatenate((self._count, np.zeros(more, np.intp)))
-        self._longest = np.concatenate((self._longest, np.zeros(more)))
-        for name in ("_last", "_usual", "_value", "_step_time"):
-            setattr(self, name, np.concatenate((getattr(self, name), np.full(more, np.nan))))
-        self.stopped = np.concatenate((self.stopped, np.zeros(more, bool)))
-        self.pauses.grow(len(at))
+        self._parts = {n: np.flatnonzero(is_part & (self._job == n)) for n in range(len(self.at))}
+        self.pauses.grow(len(self.at))
 
-    def step(self, t: float, new: NewSamples) -> bool:
-        """Takes in the samples of the tick that ends at `t` seconds; returns whether a job stopped or goes on."""
+    def step(self, tick: Tick) -> None:
+        """Takes in what a tick brings; a step may be missing after one that brings nothing as well."""
         if not len(self.at):
-            return False
+            return
+        before = self.stopped
+        self.judge(tick)
+        if len(tick.new.cells) or (self.stopped != before).any():
+            self._found = tuple(self.find())
+
+    def judge(self, tick: Tick) -> None:
+        """Takes in the samples of a tick, and finds the jobs whose step is missing at its end."""
+        t, (at, value, time) = tick.t, self.select(tick.new)
         evaluated, evaluates = self._find_evaluations()
-        before, place = self.stopped, self._place[new.cells]
-        at = place[place >= 0]
         # What passed around an evaluation is no interval between steps.
         self._learn_pace(at, t, is_apart=evaluated[at] > self._step_time[at])
-        self._value[at], self._step_time[at] = new.value[place >= 0], new.time[place >= 0]
+        self._value[at], self._step_time[at] = value, time
         due = self._find_due(evaluated, evaluates & (evaluated > self._step_time))
         self.stopped = due <= t
         for n in np.flatnonzero(self.stopped).tolist():
             self.stopped[n] = not self._goes_on_or_is_unseen(n)
         self.next_stop = float(due[due > t].min(initial=np.inf))
-        return bool((self.stopped != before).any())
+
+    def next_change(self) -> float:
+        """Returns when the first of the steps that are due will be missing, in seconds."""
+        return self.next_stop
+
+    def take_over(self, before: Self, places: CellPlaces) -> None:
+        """Goes on with another one's jobs and their pauses."""
+        super().take_over(before, places)
+        copy_fields(self, before, ("next_stop",))
+        copy_items(self.pauses, before.pauses, PAUSES, places.of_some(self.at, before.at))
 
     def _learn_pace(self, at: Index, t: float, *, is_apart: Mask) -> None:
         """Learns how far apart the steps of some jobs are that took one at `t` seconds.
@@ -269,7 +288,7 @@ class StepStops:
             self._beside[n] = np.array(found, np.intp)
         return self._beside[n]
 
-    def deviations(self) -> Iterator[Deviation]:
+    def find(self) -> Iterator[Finding]:
         """Yields the jobs whose step has not come."""
         cells = self.cells
         for n in np.flatnonzero(self.stopped).tolist():
@@ -277,7 +296,7 @@ class StepStops:
             # It is no longer the time of a step that is abnormal.
             judged = replace(cells.judgement(cell), role="progress", symptom=STEP_SYMPTOM)
             told = [replace(cells.signals[cell], judged=judged), *(cells.signals[part] for part in self._parts[n][:1])]
-            yield from (Deviation(signal, cells.places[cell], PAST, "stops", since, value, value) for signal in told)
+            yield from (Finding(signal, cells.places[cell], PAST, "stops", since, value, value) for signal in told)
 
 
 def _node_of(place: Entity, topology: Topology) -> str:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
-from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.kb.model import Judgement
+from skewscope.engine.model.topology import Entity
+from skewscope.kb.model import Judgement, Signal
 
 LOAD_SHARE = 0.5
 """A utilisation from which on a device is under load; other signals show load when they are above zero."""
@@ -31,11 +30,25 @@ class CellRelations:
     whole: Index
     """The cell of which it is a part, or -1."""
     least_part: F64
+    requests: Index
+    """The series that shows whether the replica of a cell that counts under load serves requests, or -1."""
+
+    @classmethod
+    def empty(cls) -> "CellRelations":
+        """Returns those of no cells."""
+        none = np.empty(0, np.intp)
+        return cls(none, np.empty(0), np.empty(0, bool), none, np.empty(0), none)
 
 
-def relate_cells(cells: JudgedCells, judged: Sequence[Judgement], serving: Sequence[bool]) -> CellRelations:
-    """Returns the relations of all cells; `judged` and `serving` are [cell]."""
-    size, signals, places = len(cells), cells.signals, cells.places
+def relate_cells(
+    signals: Sequence[Signal],
+    places: Sequence[Entity],
+    judged: Sequence[Judgement],
+    serving: Sequence[bool],
+    requests: Index,
+) -> CellRelations:
+    """Returns the relations of all cells; arguments are [cell]."""
+    size = len(signals)
     by_place = {(signals[n].id, places[n]): n for n in range(size)}
     given = [by_place.get((one.given, places[n]), -1) if one.given else -1 for n, one in enumerate(judged)]
     units = [signals[n].unit if n >= 0 else "" for n in given]
@@ -49,4 +62,4 @@ def relate_cells(cells: JudgedCells, judged: Sequence[Judgement], serving: Seque
             whole[n] = by_place.get((one.part_of, places[n]), by_place.get((one.part_of, group), -1))
     at = np.array(given, np.intp)
     least_part = np.array([one.least_part for one in judged])
-    return CellRelations(at, load, np.array(follows, bool) & (at >= 0), whole, least_part)
+    return CellRelations(at, load, np.array(follows, bool) & (at >= 0), whole, least_part, requests)

@@ -1,14 +1,18 @@
 """Shares of the requests of a pool that its replicas get."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, sort_unique, widen
+from skewscope.engine.model.finding import PEERS, Finding
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.tick import Tick
+from skewscope.engine.model.transfer import copy_items, match_places
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import PEERS, Deviation
+from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
+from skewscope.engine.symptoms.unsettled_pools import UnsettledPools
 
 MORE, NONE = 6.0, 1 / 50
 """Odds that are tested against the usual ones: many times the requests of another replica, and next to none. One with
@@ -27,12 +31,12 @@ RATE_S, RECENT_S, USUAL_S = 60.0, 10.0, 120.0
 """Memories of the rate of a pool, of the rates of its replicas, and of what is usual there."""
 MAX_DISPERSION, MAX_WEIGHT = 9.0, 1.6
 """How much more than by chance the counts of a pool may vary in health, and a share differ from an equal one."""
-READY_LAG_S, SETTLE_S = 2.0, 60.0
-"""Age at which a state of the pool still belongs to evidence; seconds until a replica that returns has its load."""
+READY_LAG_S = 2.0
+"""Age at which a state of the pool still belongs to evidence."""
+MEMBERS = ("_total", "_time", "_rate", "_weight", "_evidence", "_since", "_crossed", "_told")
 
 
-@dataclass
-class RequestShares:
+class RequestShares(SeriesDetector):
     """Replicas that get far more requests than the others of their pool, or none.
 
     Requests are counted, so chance is known. Each sample adds the log-likelihood ratio of unequal against equal shares
@@ -40,11 +44,9 @@ class RequestShares:
     replica is out of service: the others are meant to take its requests.
     """
 
-    cells: JudgedCells
-
-    def __post_init__(self) -> None:
-        pools = self.cells.topology.pools
-        self._pool_of = {name: n for n, pool in enumerate(pools) for name in pool.replicas if len(pool.replicas) > 1}
+    def __init__(self, cells: JudgedCells, pools: UnsettledPools) -> None:
+        super().__init__(cells)
+        self.pools = pools
         self._members: dict[tuple[int, int, str], int] = {}
         """Number of a member by board, pool and replica; a board is the counts of one signal at one pool."""
         self._boards: dict[tuple[str, int], int] = {}
@@ -56,16 +58,6 @@ class RequestShares:
         self._pool_rate, self._dispersion, self._board_size = (np.empty(0) for _ in range(3))
         self._shown: dict[int, tuple[int, int]] = {}
         """(more or none, member) that is reported, by board."""
-        self._size = np.array([len(pool.replicas) for pool in pools], float)
-        self._ready, self._engine, self._engine_pool = (np.empty(0, np.intp) for _ in range(3))
-        self._out_at = np.full(len(pools), -np.inf)
-        """[pool] when a replica was last out of service, seconds."""
-        self.unsettled: Mask = np.zeros(len(pools), bool)
-        """[pool] whether a replica is out of service, or was a moment ago."""
-
-    def pool_of(self, cell: int) -> int:
-        """Returns the number of the pool among whose replicas a cell is; -1 for none."""
-        return self._pool_of.get(getattr(self.cells.serving_group(cell), "name", ""), -1)
 
     def grow(self) -> None:
         """Makes room for new cells."""
@@ -73,7 +65,7 @@ class RequestShares:
         pairs = []
         for n in range(len(cells)):
             name = cells.replica_of(n) if cells.is_request_count(n) else ""
-            if (pool := self._pool_of.get(name, -1)) >= 0:
+            if (pool := self.pools.numbers.get(name, -1)) >= 0:
                 board = self._boards.setdefault((cells.signals[n].id, pool), len(self._boards))
                 pairs.append((n, self._members.setdefault((board, pool, name), len(self._members))))
         self._cell, self._cell_member = np.array(pairs, np.intp).reshape(-1, 2).T
@@ -85,14 +77,10 @@ class RequestShares:
         self._since, self._crossed = widen(self._since, size), widen(self._crossed, size)
         self._pool_rate = widen(self._pool_rate, len(self._boards))
         self._dispersion = widen(self._dispersion, len(self._boards), 1.0)
-        self._board_size = self._size[np.array([pool for _, pool in self._boards], np.intp)]
-        self._ready = np.array([cells.series_of("pool.ready", pool.name) for pool in cells.topology.pools], np.intp)
-        engines = [(cells.series_of("serve.running", name), pool) for name, pool in self._pool_of.items()]
-        self._engine, self._engine_pool = np.array([one for one in engines if one[0] >= 0], np.intp).reshape(-1, 2).T
+        self._board_size = self.pools.size[np.array([pool for _, pool in self._boards], np.intp)]
 
-    def step(self, t: float) -> None:
-        """Takes in the counts of the tick that ends at `t` seconds."""
-        self._find_unsettled(t)
+    def judge(self, _tick: Tick) -> None:
+        """Takes in the counts of a tick."""
         if not len(self._cell):
             return
         state, size, boards, sizes = self.cells.state, len(self._board), len(self._boards), self._board_size
@@ -105,7 +93,7 @@ class RequestShares:
         with np.errstate(invalid="ignore"):
             np.maximum.at(time, self._cell_member, times)
         whole = np.bincount(self._board[known], minlength=boards) == sizes
-        ready = known & whole[self._board] & ~self.unsettled[self._pool]
+        ready = known & whole[self._board] & ~self.pools.unsettled[self._pool]
         self._time[~ready] = self._since[:, ~ready] = self._crossed[:, ~ready] = np.nan
         self._evidence[:, ~ready], self._told[:, ~ready] = 0.0, False
         begins = ready & np.isnan(self._time)
@@ -116,16 +104,6 @@ class RequestShares:
             self._count(some, total[some] - self._total[some], time[some] - self._time[some], time[some])
             self._total[some], self._time[some] = total[some], time[some]
         self._choose()
-
-    def _find_unsettled(self, t: float) -> None:
-        """Learns which pools have a replica that is out of service, or whose engine is silent."""
-        state, out = self.cells.state, np.zeros(len(self._size), bool)
-        at = np.flatnonzero(self._ready >= 0)
-        out[at] = state.fresh_values(self._ready[at]) < self._size[at]
-        silent = np.isnan(state.fresh_values(self._engine)) & ~np.isnan(state.times[self._engine])
-        out[self._engine_pool[silent]] = True
-        self._out_at[out] = t
-        self.unsettled = t - self._out_at < SETTLE_S
 
     def _count(self, at: Index, count: F64, passed: F64, time: F64) -> None:
         """Takes in the requests of some members, [k] each, and the seconds in which they came."""
@@ -173,9 +151,10 @@ class RequestShares:
         shown, self._shown = self._shown, {}
         if not self._told.any():
             return
-        state, read = self.cells.state, np.full(len(self._size), np.inf)
-        at = np.flatnonzero((self._ready >= 0) & ~np.isnan(state.fresh_values(self._ready)))
-        read[at] = state.times[self._ready[at]]
+        state, read = self.cells.state, np.full(len(self.pools.size), np.inf)
+        ready = self.pools.ready
+        at = np.flatnonzero((ready >= 0) & ~np.isnan(state.fresh_values(ready)))
+        read[at] = state.times[ready[at]]
         # Of two replicas one gets none or the other too many: a few requests by chance must not decide.
         penalty = np.array([[0.0], [UNSURE]])
         weight, top = self._evidence - penalty, np.full((2, len(self._boards)), -np.inf)
@@ -196,7 +175,7 @@ class RequestShares:
         self._evidence[:, members] *= AGAIN
         self._told[:, members] = False
 
-    def deviations(self) -> Iterator[Deviation]:
+    def find(self) -> Iterator[Finding]:
         """Yields the replicas that get too many requests, or none."""
         names = [name for _, _, name in self._members]
         signals = [name for name, _ in self._boards]
@@ -204,7 +183,29 @@ class RequestShares:
             others = float(np.median(self._rate[(self._board == board) & (np.arange(len(names)) != n)]))
             signal, since = self.cells.state.signals[signals[board]], float(self._since[row, n])
             direction = ("up", "down")[row]
-            yield Deviation(signal, Entity("replica", names[n]), PEERS, direction, since, float(self._rate[n]), others)
+            yield Finding(signal, Entity("replica", names[n]), PEERS, direction, since, float(self._rate[n]), others)
+
+    def take_over(self, before: Self, places: CellPlaces) -> None:
+        """Goes on with the evidence of another one's boards and members."""
+        super().take_over(before, places)
+        boards = match_places(before._board_keys(), self._board_keys())
+        members = match_places(before._member_keys(), self._member_keys())
+        copy_items(self, before, MEMBERS, members)
+        copy_items(self, before, ("_pool_rate", "_dispersion"), boards)
+        for board, (row, member) in before._shown.items():
+            at, which = (int(some.locate(np.array(n))) for some, n in ((boards, board), (members, member)))
+            if at >= 0 and which >= 0:
+                self._shown[at] = row, which
+
+    def _board_keys(self) -> list[tuple[str, str]]:
+        """Returns (signal, pool) of each board."""
+        pools = self.cells.topology.pools
+        return [(signal, pools[pool].name) for signal, pool in self._boards]
+
+    def _member_keys(self) -> list[tuple[tuple[str, str], str]]:
+        """Returns (board, replica) of each member."""
+        boards = self._board_keys()
+        return [(boards[board], name) for board, _, name in self._members]
 
 
 def _share(odds: F64 | float, equal: F64) -> F64:

@@ -2,17 +2,12 @@
 
 from collections.abc import Mapping
 
+from skewscope.engine.model.finding import ROLES
 from skewscope.kb.model import Signal
 from skewscope.rules.entity_kinds import kind_of
 
 LARGE_FLEET_NODES = 1000
 """Of a fleet with more nodes, only signals that rules read as well are judged: others would cost memory per series."""
-ROLES = (
-    *("event", "progress", "time-per-work", "state", "errors", "capacity", "share", "loss", "throughput", "wait"),
-    "pressure",
-    *("latency", "queue", "health", "spread", "utilisation", "workload"),
-)
-"""Roles that are judged, in the order in which a symptom is named after them."""
 DISTINCT_ROLES = frozenset({"time-per-work", "wait", "latency", "spread"})
 """Measured once per unit of work: a poll that repeats the value is no new measurement."""
 PAST_ROLES = frozenset(
@@ -36,6 +31,17 @@ MIN_RUN_S = {"time-per-work": 3.0, "capacity": 10.0, "wait": 10.0, "latency": 10
 """Seconds that a shift must last, by role; that of latencies was set on the recording in tests/lab/gpu_serving."""
 OTHER_MIN_RUN_S = 30.0
 """Of roles that follow the load: a burst of requests is shorter."""
+UNCOMPARED_ROLES = frozenset({"share", "progress", "errors", "state"})
+"""Roles of which members are compared in other ways than by their values."""
+LEAST_SERVING_SHIFT = 0.5
+"""The steps of a replica become longer with its batches, up to this share: in simulated traffic surges by an eighth,
+hence judgement."""
+MIN_SILENCE_S = 60.0
+"""An exporter that restarts is silent for less (judgement; the rule for blackouts waits for about as long)."""
+STEP_SIGNAL = "step.duration"
+"""Comes once a step, of a whole group."""
+PART_SIGNAL = "step.compute_time"
+"""What a member does of it."""
 LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
 """Where requests are served, these count only while some are: an idle replica turns slowly."""
 POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})

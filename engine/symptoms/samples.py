@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.model.tick import NewSamples
 from skewscope.kb.model import Signal
 
 HISTOGRAM = "histogram"
@@ -88,17 +89,6 @@ class SampleSource(Protocol):
 
     def counter_totals(self, series: Index | slice) -> tuple[F64, F64]:
         """Returns ([series] totals, [series] times in seconds)."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewSamples:
-    """The cells that have a new sample in this tick, [k] each."""
-
-    cells: Index
-    value: F64
-    """In the signal's unit; of a counter its rate per second since the sample before."""
-    time: F64
-    """Seconds since 1970."""
 
 
 def split_rounds(earlier: Sequence[tuple[Index, F64, F64]], cells: Index, series: Index) -> Iterator[NewSamples]:

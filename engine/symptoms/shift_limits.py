@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from skewscope.engine.model.arrays import F64, Index, Mask
 
 
@@ -24,6 +26,12 @@ class ShiftLimits:
     """Whose limits count; None where each series has its own."""
     follows_load: Mask | None = None
     """[owner] whether it follows the load, so that a level that was usual may return; None where none does."""
+
+    @classmethod
+    def empty(cls) -> "ShiftLimits":
+        """Returns those of no series."""
+        none = np.empty(0, bool)
+        return cls(np.empty(0), np.empty(0), none, none, np.empty(0), none)
 
     def of(self, series: Index) -> "ShiftLimits":
         """Returns the limits of some of those that have their own, in their order."""

@@ -7,23 +7,24 @@ something of the collector, and what comes once a step or a request says somethi
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
 from skewscope.engine.ingest.feed import SeriesKey
-from skewscope.engine.model.arrays import F64, Index, Mask, sort_unique
+from skewscope.engine.model.arrays import Index, Mask, sort_unique
+from skewscope.engine.model.finding import PAST, SILENT, Finding
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.tick import NewSamples, Tick
+from skewscope.engine.model.transfer import copy_items, match_places
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import PAST, SILENT, Deviation
 from skewscope.engine.symptoms.pauses import MIN_INTERVALS
-from skewscope.engine.symptoms.samples import NewSamples
+from skewscope.engine.symptoms.roles import MIN_SILENCE_S
+from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 
 CLOCKED = frozenset({"cc", "dpu", "gpu", "hft", "host", "pcie", "port", "prio", "rdma", "vport"})
 """What exporters sample by the clock, by how the ids of its signals begin."""
 PLACE_KINDS = frozenset({"gpu", "node", "port"})
-MIN_SILENCE_S = 60.0
-"""An exporter that restarts is silent for less (judgement; the rule for blackouts waits for about as long)."""
 MISSED_INTERVALS = 5.0
 """A place is silent when nothing has come for so many of its usual intervals..."""
 LONGEST_TIMES = 1.5
@@ -36,34 +37,32 @@ MOST_SIGNALS = 4
 """Signals that are told of a silent place."""
 
 
-@dataclass
-class Silences:
+class Silences(SeriesDetector):
     """When each place was last heard of, by exporter. Arrays are [source]; a source is the series of one place."""
 
-    cells: JudgedCells
-    ends: dict[tuple[str, Entity], float] = field(default_factory=dict)
-    """When the input of a source ends, in seconds since 1970, where that is known."""
-    keys: dict[tuple[str, Entity], int] = field(default_factory=dict)
-    """Number of each source, by how its signals begin and place."""
-    _source: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """[cell] its source, or -1."""
-    _family: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    _families: dict[str, int] = field(default_factory=dict)
-    _node: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """Number of its node, one for each family."""
-    _node_families: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """[node] its family."""
-    _end: F64 = field(default_factory=lambda: np.empty(0))
-    """When the input ends, in seconds since 1970; infinite where that is not known."""
-    _newest: F64 = field(default_factory=lambda: np.empty(0))
-    """Seconds since 1970."""
-    _usual: F64 = field(default_factory=lambda: np.empty(0))
-    """Usual seconds between two times of samples."""
-    _longest: F64 = field(default_factory=lambda: np.empty(0))
-    _count: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """Intervals so far."""
-    silent: Mask = field(default_factory=lambda: np.empty(0, bool))
-    """Whether it is silent while others go on."""
+    def __init__(self, cells: JudgedCells) -> None:
+        super().__init__(cells)
+        none = np.empty(0, np.intp)
+        self.ends: dict[tuple[str, Entity], float] = {}
+        """When the input of a source ends, in seconds since 1970, where that is known."""
+        self.keys: dict[tuple[str, Entity], int] = {}
+        """Number of each source, by how its signals begin and place."""
+        self._source: Index = none
+        """[cell] its source, or -1."""
+        self._family: Index = none
+        self._families: dict[str, int] = {}
+        self._node: Index = none
+        """Number of its node, one for each family."""
+        self._node_families: Index = none
+        """[node] its family."""
+        self._end = np.empty(0)
+        """When the input ends, in seconds since 1970; infinite where that is not known."""
+        self._newest, self._usual, self._longest = (np.empty(0) for _ in range(3))
+        """Seconds since 1970; usual seconds between two times of samples, and the most."""
+        self._count: Index = none
+        """Intervals so far."""
+        self.silent: Mask = np.empty(0, bool)
+        """Whether it is silent while others go on."""
 
     def expect_ends(self, ends: Mapping[SeriesKey, float]) -> None:
         """Tells when the inputs of series end, in seconds since 1970."""
@@ -108,11 +107,12 @@ class Silences:
             for source, start, end in zip(sources.tolist(), starts.tolist(), ends.tolist(), strict=True)
         }
 
-    def step(self, t: float, new: NewSamples) -> None:
-        """Takes in the samples of the tick that ends at `t` seconds."""
+    def judge(self, tick: Tick) -> None:
+        """Takes in the samples of a tick."""
         if len(self.keys) < 2:
             return
-        self._hear(new)
+        t = tick.t
+        self._hear(tick.new)
         limit = np.fmax(np.fmax(MISSED_INTERVALS * self._usual, LONGEST_TIMES * self._longest), MIN_SILENCE_S)
         known = self._count >= MIN_INTERVALS
         with np.errstate(invalid="ignore"):
@@ -156,7 +156,7 @@ class Silences:
         self._longest[at] = np.maximum(self._longest[at], interval)
         self._count[at] += 1
 
-    def deviations(self) -> Iterator[Deviation]:
+    def find(self) -> Iterator[Finding]:
         """Yields what is silent: each signal of a place, or of a node where all GPUs or ports of it are silent."""
         if not self.silent.any():
             return
@@ -173,7 +173,13 @@ class Silences:
                 if (signal.id, at) not in told:
                     told.add((signal.id, at))
                     value, since = float(self.cells.value[cell]), float(self._newest[source])
-                    yield Deviation(signal, at, PAST, SILENT, since, np.nan, value)
+                    yield Finding(signal, at, PAST, SILENT, since, np.nan, value)
+
+    def take_over(self, before: Self, places: CellPlaces) -> None:
+        """Goes on with what another one heard of the sources that both have."""
+        super().take_over(before, places)
+        sources = match_places(list(before.keys), list(self.keys))
+        copy_items(self, before, ("_newest", "_usual", "_longest", "_count", "silent"), sources)
 
     def _find_silent_nodes(self, keys: list[tuple[str, Entity]]) -> set[tuple[str, Entity]]:
         """Returns the nodes of which several places are known and all are silent, by exporter."""

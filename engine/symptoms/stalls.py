@@ -1,17 +1,18 @@
 """Work that stands again and again: single steps that take far longer than ever before, of all that work together."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
+from skewscope.engine.model.finding import REPEATS, Finding
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import REPEATS, Deviation
 from skewscope.engine.symptoms.levels import LevelShifts
 from skewscope.engine.symptoms.repeats import KEPT_SHARE, LEAST_LOST, MIN_REPEATS, REPEAT_S, TAIL
-from skewscope.engine.symptoms.samples import NewSamples
+from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
 MIN_PAUSE_S = 0.5
 """Seconds by which a step takes longer than usual before it counts: collections of garbage take less (judgement)."""
@@ -28,54 +29,46 @@ of others, healthy ones most of them, this reported nothing that three would not
 SAME_TIME_S = 1e-3
 """Times that differ by less are the same."""
 
-ARRAYS = ("_first", "_since", "_time", "_newest", "_quiet", "_count", "_lost", "_value", "_was_long", "_is_found")
 
+class RepeatedStalls(SeriesDetector):
+    """Steps of training that take far longer than in their past, again and again."""
 
-@dataclass
-class RepeatedStalls:
-    """Steps of training that take far longer than in their past, again and again. Arrays are [cell that is judged]."""
+    KEPT: ClassVar[Fills] = dict.fromkeys(
+        ("_first", "_since", "_time", "_newest", "_quiet", "_count", "_lost", "_value"), np.nan
+    ) | {
+        "_was_long": False,
+        "_is_found": False,
+    }
+    _first: F64
+    _since: F64
+    _time: F64
+    _newest: F64
+    """Times of the first sample, of the first long step of the row, of the newest sample and long step, s."""
+    _quiet: F64
+    _count: F64
+    _lost: F64
+    _value: F64
+    """Seconds without long steps before, how many there were of late, seconds lost, and how long the newest was."""
+    _was_long: Mask
+    _is_found: Mask
 
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """The cells."""
+    def __init__(self, cells: JudgedCells, shifts: LevelShifts) -> None:
+        super().__init__(cells)
+        self._shifts = shifts
+        """The past of all cells."""
+        self._replicas = frozenset(name for pool in cells.topology.pools for name in pool.replicas)
 
-    def __post_init__(self) -> None:
-        self._replicas = frozenset(name for pool in self.cells.topology.pools for name in pool.replicas)
-        self._place: Index = np.empty(0, np.intp)
-        """[cell] position among those judged, or -1."""
-        self._first, self._since, self._time, self._newest = (np.empty(0) for _ in range(4))
-        """Times of the first sample, of the first long step of the row, of the newest sample and long step, s."""
-        self._quiet, self._count, self._lost, self._value = (np.empty(0) for _ in range(4))
-        """Seconds without long steps before, how many there were of late, seconds lost, and how long the newest was."""
-        self._was_long: Mask = np.empty(0, bool)
-        self._is_found: Mask = np.empty(0, bool)
-
-    def grow(self) -> None:
-        """Makes room for new cells."""
-        at = [n for n in range(len(self.cells)) if self._is_work(n)]
-        more = len(at) - len(self.at)
-        self.at = np.array(at, np.intp)
-        self._place = np.full(len(self.cells), -1, np.intp)
-        self._place[self.at] = np.arange(len(at))
-        for name in ARRAYS:
-            before = getattr(self, name)
-            empty = np.zeros(more, bool) if before.dtype == bool else np.full(more, np.nan)
-            setattr(self, name, np.concatenate((before, empty)))
-
-    def _is_work(self, cell: int) -> bool:
+    def judges(self, cell: int) -> bool:
         """Returns whether a cell is the time of work of a job; what serves pauses when nothing is asked of it."""
         judged, place = self.cells.judgement(cell), self.cells.places[cell]
         if judged.role != "time-per-work" or judged.bad == "down" or "past" not in judged.against:
             return False
         group = place.name.split(":", 1)[0]
-        serves = group in self._replicas or self.cells.serving_group(cell) is not None
-        return place.kind in {"rank", "group"} and not serves
+        return place.kind in {"rank", "group"} and group not in self._replicas and not self.cells.serves[cell]
 
-    def step(self, new: NewSamples, shifts: LevelShifts) -> None:
-        """Takes in new samples; `shifts` [cell] knows the past of each."""
-        place = self._place[new.cells]
-        mine = place >= 0
-        at, value, time = place[mine], new.value[mine], new.time[mine]
+    def judge(self, tick: Tick) -> None:
+        """Takes in new samples."""
+        shifts, (at, value, time) = self._shifts, self.select(tick.new)
         if not len(at):
             return
         cells = self.at[at]
@@ -111,10 +104,10 @@ class RepeatedStalls:
         is_often = (count >= MIN_REPEATS) & (share >= LEAST_LOST)
         self._is_found[at] |= (is_often | is_costly_pair) & is_new
 
-    def deviations(self, before: F64) -> Iterator[Deviation]:
-        """Yields the work that stands again and again; `before` [cell] is how long its steps take else, s.
+    def find(self) -> Iterator[Finding]:
+        """Yields the work that stands again and again.
 
-        Of the members of a group most must stand, which are one deviation: a single one is told from its peers.
+        Of the members of a group most must stand, which are one finding: a single one is told from its peers.
         """
         cells = self.cells
         at = self.at[self._is_found]
@@ -136,4 +129,4 @@ class RepeatedStalls:
             told.add((signal.id, place))
             n = self._place[cell]
             since, value = float(self._since[n]), float(self._value[n])
-            yield Deviation(signal, place, REPEATS, "up", since, value, float(before[cell]))
+            yield Finding(signal, place, REPEATS, "up", since, value, float(self._shifts.median[cell]))

@@ -2,15 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import ClassVar, Self
 
 import numpy as np
 
-from skewscope.engine.model.arrays import Index, Mask
+from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.finding import PAST, REPEATS, SILENT_SYMPTOM, Finding
+from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import PAST, REPEATS, SILENT_SYMPTOM, Deviation
-from skewscope.engine.symptoms.samples import NewSamples
-from skewscope.engine.symptoms.silence import MIN_SILENCE_S
+from skewscope.engine.symptoms.roles import MIN_SILENCE_S
+from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
 
 MIN_BAD_SAMPLES = 2
 MIN_SIBLINGS = 3
@@ -21,48 +22,41 @@ FLAP_S = 300.0
 """...within this time that are flapping."""
 
 
-@dataclass
-class StateChanges:
+class StateChanges(SeriesDetector):
     """States that leave their good value, once or again and again."""
 
-    cells: JudgedCells
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
+    KEPT: ClassVar[Fills] = {"_was_good": False, "_bad_count": 0, "_since": np.nan, "_value": np.nan}
+    _was_good: Mask
+    """Whether it has ever been good: a port that was never up is unused."""
+    _bad_count: Index
+    _since: F64
+    _value: F64
 
-    def __post_init__(self) -> None:
-        self._place: Index = np.empty(0, np.intp)
+    def __init__(self, cells: JudgedCells) -> None:
+        super().__init__(cells)
         self._nominal, self._bits, self._begins = np.empty(0), np.empty(0, bool), np.empty(0, bool)
-        self._was_good: Mask = np.empty(0, bool)
-        """Whether it has ever been good: a port that was never up is unused."""
-        self._bad_count: Index = np.empty(0, np.intp)
-        self._since, self._value = np.empty(0), np.empty(0)
         self._changes: dict[int, list[float]] = {}
         """Times of the last changes of those that ever changed, seconds."""
 
-    def grow(self) -> None:
-        """Makes room for new cells."""
-        cells = self.cells
-        judged = [cells.judgement(cell) for cell in range(len(cells))]
-        at = [n for n, one in enumerate(judged) if one.role == "state" and one.nominal is not None]
-        more = len(at) - len(self.at)
-        self.at = np.array(at, np.intp)
-        self._place = np.full(len(cells), -1, np.intp)
-        self._place[self.at] = np.arange(len(at))
-        self._nominal = np.array([float(judged[n].nominal or 0.0) for n in at])
-        self._bits = np.array([cells.signals[n].type == "bitmask" for n in at], bool)
-        self._begins = np.array([judged[n].bad == "begins" for n in at], bool)
-        self._was_good = np.concatenate((self._was_good, np.zeros(more, bool)))
-        self._bad_count = np.concatenate((self._bad_count, np.zeros(more, np.intp)))
-        self._since, self._value = (np.concatenate((old, np.full(more, np.nan))) for old in (self._since, self._value))
+    def judges(self, cell: int) -> bool:
+        """Returns whether a cell is a state with a good value."""
+        judged = self.cells.judgement(cell)
+        return judged.role == "state" and judged.nominal is not None
+
+    def learn_cells(self) -> None:
+        """Works out what is good."""
+        cells, judged = self.cells, [self.cells.judgement(cell) for cell in self.at.tolist()]
+        self._nominal = np.array([float(one.nominal or 0.0) for one in judged])
+        self._bits = np.array([cells.signals[cell].type == "bitmask" for cell in self.at.tolist()], bool)
+        self._begins = np.array([one.bad == "begins" for one in judged], bool)
 
     def judged_cells(self) -> Index:
         """Returns the cells that have been good."""
         return self.at[self._was_good]
 
-    def step(self, new: NewSamples) -> None:
+    def judge(self, tick: Tick) -> None:
         """Takes in the new states."""
-        place = self._place[new.cells]
-        mine = place >= 0
-        at, value, time = place[mine], new.value[mine], new.time[mine]
+        at, value, time = self.select(tick.new)
         if not len(at):
             return
         bits = np.where((value >= 0) & (value < 2.0**62), value, 0.0).astype(np.int64) & ~self._nominal[at].astype(int)
@@ -78,7 +72,7 @@ class StateChanges:
         for n, when in zip(at[begins].tolist(), time[begins].tolist(), strict=True):
             self._changes[n] = [*self._changes.get(n, ()), when][-FLAPS:]
 
-    def conclude(self) -> None:
+    def end(self) -> None:
         """Ends the data: what was bad from its first sample on counts, if that is not how an unused one looks.
 
         A mask with a bad reason, or a fault that is there, is bad in itself; of ports and the like all siblings have to
@@ -103,24 +97,31 @@ class StateChanges:
         )
         return np.array([good[name] >= MIN_SIBLINGS and good[name] + 1 >= all_[name] for name in names], bool)
 
-    def deviations(self) -> Iterator[Deviation]:
+    def find(self) -> Iterator[Finding]:
         """Yields the states that are bad now, and those that go back and forth."""
         for n in np.flatnonzero(self._bad_count >= MIN_BAD_SAMPLES).tolist():
             judged = self.cells.judgement(int(self.at[n]))
             if judged.symptom == SILENT_SYMPTOM and self.cells.time[self.at[n]] - self._since[n] < MIN_SILENCE_S:
                 continue
-            yield self._deviation(n, PAST, float(self._since[n]), float(self._value[n]))
+            yield self._finding(n, PAST, float(self._since[n]), float(self._value[n]))
         for n, changes in sorted(self._changes.items()):
             newest = self.cells.time[self.at[n]]
             recent = [when for when in changes if newest - when <= FLAP_S]
             if not recent:
                 del self._changes[n]
             elif len(recent) >= FLAPS // 2 + 1:
-                yield self._deviation(n, REPEATS, recent[0], float(len(recent)))
+                yield self._finding(n, REPEATS, recent[0], float(len(recent)))
 
-    def _deviation(self, n: int, form: str, since: float, value: float) -> Deviation:
+    def _finding(self, n: int, form: str, since: float, value: float) -> Finding:
         cell = int(self.at[n])
         signal, place = self.cells.signals[cell], self.cells.places[cell]
         judged = signal.judged
         direction = "begins" if self._bits[n] or (judged is not None and judged.bad == "begins") else "down"
-        return Deviation(signal, place, form, direction, since, value, float(self._nominal[n]))
+        return Finding(signal, place, form, direction, since, value, float(self._nominal[n]))
+
+    def take_over(self, before: Self, places: CellPlaces) -> None:
+        """Goes on with another one's states, and with their changes of late."""
+        super().take_over(before, places)
+        found = places.of_some(self.at, before.at)
+        kept = zip(found.before.tolist(), found.now.tolist(), strict=True)
+        self._changes = {new: before._changes[old] for old, new in kept if old in before._changes}

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from skewscope.engine.symptoms.deviation import EVENT, LIMIT, TOTAL, Deviation
+from skewscope.engine.model.finding import EVENT, LIMIT, TOTAL, Finding
 from skewscope.kb.model import Symptom
 
 NOUN = re.compile(r"\{(\w+)\}")
@@ -11,38 +11,38 @@ NOUN = re.compile(r"\{(\w+)\}")
 UNKNOWN_TITLE = "{signal} of {entity} is abnormal since {since}: {after} {unit}."
 
 
-def summarise(deviation: Deviation, symptom: Symptom | None, entity: str) -> str:
+def summarise(finding: Finding, symptom: Symptom | None, entity: str) -> str:
     """Returns what a symptom says of an entity in a sentence."""
-    if deviation.form == EVENT and symptom and EVENT not in symptom.roles:
+    if finding.pattern == EVENT and symptom and EVENT not in symptom.roles:
         # The symptom's title is made for numbers; the message says more.
-        return f"{deviation.message}." if entity in deviation.message else f"{entity}: {deviation.message}."
-    text = _describe_limit(deviation, entity) if deviation.form in (LIMIT, TOTAL) else _fill(deviation, symptom, entity)
+        return f"{finding.message}." if entity in finding.message else f"{entity}: {finding.message}."
+    text = _describe_limit(finding, entity) if finding.pattern in (LIMIT, TOTAL) else _fill(finding, symptom, entity)
     text = text.replace(" ,", ",").replace(" .", ".").replace(" :", ":")
     return text if text.startswith(entity) else text[:1].upper() + text[1:]
 
 
-def _fill(deviation: Deviation, symptom: Symptom | None, entity: str) -> str:
+def _fill(finding: Finding, symptom: Symptom | None, entity: str) -> str:
     template = symptom.title if symptom else UNKNOWN_TITLE
     return template.format(
         entity=entity,
-        signal=deviation.signal.name,
-        ratio=_number(deviation.ratio) if deviation.before else "many",
-        before=_number(deviation.before),
-        after=_number(deviation.value),
-        unit=_spoken_unit(deviation.unit),
-        since=_clock(deviation.since),
+        signal=finding.what.name,
+        ratio=_number(finding.ratio) if finding.reference else "many",
+        before=_number(finding.reference),
+        after=_number(finding.value),
+        unit=_spoken_unit(finding.unit),
+        since=_clock(finding.since),
     )
 
 
-def _describe_limit(deviation: Deviation, entity: str) -> str:
-    name, share = deviation.signal.name, f", {deviation.message}" if deviation.message else ""
-    after, limit, unit = _number(deviation.value), _number(deviation.before), _spoken_unit(deviation.unit)
-    since = _clock(deviation.since)
-    if deviation.form == TOTAL:
+def _describe_limit(finding: Finding, entity: str) -> str:
+    name, share = finding.what.name, f", {finding.message}" if finding.message else ""
+    after, limit, unit = _number(finding.value), _number(finding.reference), _spoken_unit(finding.unit)
+    since = _clock(finding.since)
+    if finding.pattern == TOTAL:
         return f"{name} of {entity} since its counters began: {after} {unit}{share}; how old they are is not known."
     if share:
         return f"{name} of {entity} since {since}: {after} {unit}{share}."
-    if deviation.direction == "down":
+    if finding.direction == "down":
         return f"{name} of {entity} under load is {after} {unit} since {since}; it reaches {limit} {unit}."
     return f"{name} of {entity} is {after} {unit} since {since}, above its limit of {limit} {unit}."
 

@@ -1,15 +1,19 @@
 """Parallel links between two switches, and the shares that they carry of what goes between these."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, sort_unique
+from skewscope.engine.model.finding import SHARES, Finding
+from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.transfer import copy_items, match_places
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import SHARES, Deviation
-from skewscope.engine.symptoms.samples import NewSamples
+from skewscope.engine.symptoms.levels import LevelShifts
+from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
 
 SMOOTHING_S = 30.0
 """Time constant of the rates whose shares are compared: one flow for a moment is no share."""
@@ -58,8 +62,7 @@ def find_parallel_links(topology: Topology) -> Mapping[str, ParallelLinks]:
     return {name: links for links, names in ports.items() if len(names) > 1 for name in names}
 
 
-@dataclass
-class UnevenLinks:
+class UnevenLinks(SeriesDetector):
     """Parallel links between two switches that carry strongly unequal shares for long.
 
     Of k equal flows hashed onto n links at random, the shares' squared coefficient of variation is (n - 1) / k on
@@ -68,23 +71,25 @@ class UnevenLinks:
     hash is half as much again above it.
     """
 
-    cells: JudgedCells
-    links: Mapping[str, ParallelLinks]
-    """The parallel links of each port that has any, by `node/port`."""
-    at: Index = field(default_factory=lambda: np.empty(0, np.intp))
-    """[path] the cell of each port that is part of a bundle."""
+    KEPT: ClassVar[Fills] = {"_mean": np.nan, "_time": np.nan}
+    _mean: F64
+    _time: F64
+    """[path] smoothed rate, and the time of its newest sample."""
 
-    def __post_init__(self) -> None:
-        self._place: Index = np.empty(0, np.intp)
-        """[cell] path, or -1."""
+    def __init__(self, cells: JudgedCells, shifts: LevelShifts, idle_cells: Callable[[], Index]) -> None:
+        super().__init__(cells)
+        self._shifts, self._idle_cells = shifts, idle_cells
+        """The past of all cells; which have lost their traffic, and have no share."""
+        self.links = find_parallel_links(cells.topology)
+        """The parallel links of each port that has any, by `node/port`."""
+        self._bundles: dict[int, BundleKey | None] = {}
+        """[cell] the links whose traffic it counts; None for none."""
         self._bundle: Index = np.empty(0, np.intp)
         """[path]"""
         self._members: Index = np.empty((0, 0), np.intp)
         """[bundle, link] paths, -1 where there are no more."""
         self._least = np.empty(0)
         """[bundle] load of the busiest link from which on shares matter, in the signal's unit a second."""
-        self._mean, self._time = np.empty(0), np.empty(0)
-        """[path] smoothed rate, and the time of its newest sample."""
         self._numbers: dict[BundleKey, int] = {}
         self._since = np.empty(0)
         """[bundle] since when its shares are unequal."""
@@ -94,21 +99,22 @@ class UnevenLinks:
         """[bundle] of the smoothed rates of its links."""
 
     def grow(self) -> None:
-        """Makes room for new cells."""
-        cells, old = self.cells, {int(cell): n for n, cell in enumerate(self.at)}
-        known = {(cells.signals[n].id, cells.places[n].name) for n in range(len(cells))}
-        keys = {n: self._bundle_of(n, known) for n in range(len(cells))}
-        bundle_of = {n: key for n, key in keys.items() if key is not None}
-        for key in bundle_of.values():
+        """Makes room for new cells; a path whose traffic is counted at its other end as well is judged there."""
+        cells = self.cells
+        known = {(cells.signals[n].id, cells.places[n].name) for n in range(len(cells))} if self.links else set()
+        self._bundles = {n: self._bundle_of(n, known) for n in range(len(cells))} if self.links else {}
+        super().grow()
+
+    def judges(self, cell: int) -> bool:
+        """Returns whether a cell counts the traffic of a link that has parallel ones."""
+        return self._bundles.get(cell) is not None
+
+    def learn_cells(self) -> None:
+        """Works out the bundles."""
+        keys = [key for key in self._bundles.values() if key is not None]
+        for key in keys:
             self._numbers.setdefault(key, len(self._numbers))
-        self.at = np.array(list(bundle_of), np.intp)
-        self._bundle = np.array([self._numbers[key] for key in bundle_of.values()], np.intp)
-        self._place = np.full(len(cells), -1, np.intp)
-        self._place[self.at] = np.arange(len(self.at))
-        before = np.array([old.get(int(cell), -1) for cell in self.at], np.intp)
-        self._mean, self._time = (
-            np.where(before >= 0, np.append(values, np.nan)[before], np.nan) for values in (self._mean, self._time)
-        )
+        self._bundle = np.array([self._numbers[key] for key in keys], np.intp)
         links: list[list[int]] = [[] for _ in self._numbers]
         for path, number in enumerate(self._bundle.tolist()):
             links[number].append(path)
@@ -137,26 +143,18 @@ class UnevenLinks:
         judged_there = sent != signal.id and (sent, self.cells.topology.port[place.name].peer) in known
         return None if judged_there or self.cells.judgement(cell).role != "share" else (signal.id, links)
 
-    def step(self, new: NewSamples, past: F64, idle: Index) -> None:
-        """Takes in the new rates.
-
-        Args:
-            new: the new samples.
-            past: [cell] usual rates.
-            idle: cells that are told as having lost their traffic, which have no share.
-        """
-        path = self._place[new.cells]
-        some = path >= 0
-        at, rate, time = path[some], new.value[some], new.time[some]
+    def judge(self, tick: Tick) -> None:
+        """Takes in the new rates."""
+        at, rate, time = self.select(tick.new)
         if not len(at):
             return
         passed = time - self._time[at]
         weight = np.where(np.isnan(self._mean[at]), 1.0, 1 - np.exp(-passed / SMOOTHING_S))
         self._mean[at] = np.where(np.isnan(self._mean[at]), 0.0, self._mean[at]) * (1 - weight) + weight * rate
         self._time[at] = time
-        now = np.where(np.isin(self.at, idle), np.nan, self.cells.value[self.at])
+        now = np.where(np.isin(self.at, self._idle_cells()), np.nan, self.cells.value[self.at])
         mean = np.where(np.isnan(now), np.nan, self._mean)
-        self._judge(sort_unique(self._bundle[at]), now, mean, past[self.at])
+        self._judge(sort_unique(self._bundle[at]), now, mean, self._shifts.median[self.at])
 
     def _judge(self, some: Index, now: F64, mean: F64, past: F64) -> None:
         """Finds which of some bundles are unequal; [path] rates now, smoothed ones and those of the past."""
@@ -186,10 +184,17 @@ class UnevenLinks:
         self._busiest[some[long]] = self.at[members[long, share[long].argmax(axis=1)]]
         self._median[some[uneven]] = np.nanmedian(np.where(used, smooth, np.nan)[uneven], axis=1)
 
-    def deviations(self) -> Iterator[Deviation]:
+    def find(self) -> Iterator[Finding]:
         """Yields the busiest link of each bundle whose shares are unequal."""
         for number in np.flatnonzero(self._busiest >= 0).tolist():
             cell = int(self._busiest[number])
             value, since = float(self._mean[self._place[cell]]), float(self._since[number])
             signal, place = self.cells.signals[cell], self.cells.places[cell]
-            yield Deviation(signal, place, SHARES, "uneven", since, value, float(self._median[number]))
+            yield Finding(signal, place, SHARES, "uneven", since, value, float(self._median[number]))
+
+    def take_over(self, before: Self, places: CellPlaces) -> None:
+        """Goes on with another one's paths and bundles."""
+        super().take_over(before, places)
+        bundles = match_places(list(before._numbers), list(self._numbers))
+        copy_items(self, before, ("_since", "_median"), bundles)
+        self._busiest[bundles.now] = places.cells.locate(before._busiest[bundles.before])

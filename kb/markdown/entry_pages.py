@@ -17,7 +17,7 @@ from skewscope.kb.markdown.labels import (
     format_seen,
 )
 from skewscope.kb.markdown.text import bullets, code, code_block, escape_text, heading, page, section, strong, table
-from skewscope.kb.model import Catalogue, Finding, Mitigation, Signal, Source, Symptom
+from skewscope.kb.model import Catalogue, Lesson, Mitigation, Signal, Source, Symptom
 from skewscope.kb.problems import join_names
 
 FORM_LABELS = {
@@ -200,7 +200,7 @@ def _claims_from_source(catalogue: Catalogue, kind: str, id_: str, source: str) 
     return [f"{escape_text(c.text)} (seen: {format_seen(c.seen)})" for c in found if c.source == source]
 
 
-def finding_page(f: Finding, catalogue: Catalogue) -> str:
+def finding_page(f: Lesson, catalogue: Catalogue) -> str:
     """Returns the page of a finding: result, consequence and conditions."""
     facts = {
         "Value": strong(f.value),

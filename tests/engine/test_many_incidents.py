@@ -11,9 +11,9 @@ from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents import alert_incidents, lifecycle
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.symptom import SymptomState
+from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.incident import MAX_HISTORY, extend_history
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.deviation import PAST, Deviation
 from skewscope.engine.symptoms.places import PlaceTokens
 from tests.support.incidents import track
 from tests.support.symptom_world import KNOWN, START, SymptomWorld
@@ -103,21 +103,20 @@ def test_a_quiet_tick_costs_little_for_each_incident():
     assert calls < 100 * storm.open_count, calls / storm.open_count
 
 
-def port_deviations(count):
+def port_findings(count):
     signal = KNOWN.signals["port.carrier_down_changes"]
-    found = (Deviation(signal, Entity("port", f"n{n}/ew"), PAST, "up", START, 9.0, 1.0) for n in range(count))
-    return {one.key: one for one in found}
+    return tuple(Finding(signal, Entity("port", f"n{n}/ew"), PAST, "up", START, 9.0, 1.0) for n in range(count))
 
 
 def symptom_tracker(ports=1):
-    """Returns a tracker for ports whose deviations a test sets."""
+    """Returns a tracker for ports whose findings a test sets."""
     return SymptomWorld(fleet=build_fleet(ports, 0)).tracker
 
 
 def test_a_symptom_that_opens_does_not_look_at_all_others():
     def calls(ports):
-        tracker, deviations = symptom_tracker(ports), port_deviations(ports)
-        return count_calls(lambda: tracker.step(START, (), deviations))
+        tracker, findings = symptom_tracker(ports), port_findings(ports)
+        return count_calls(lambda: tracker.step(START, [findings]))
 
     assert calls(960) < 10 * calls(120)
 
@@ -128,8 +127,8 @@ def diagnoses_of(ports):
 
 
 def symptom_at(place, tokens):
-    (deviation,) = (one for one in port_deviations(1).values())
-    return SymptomState("lost-capacity", place, 0.0, 0.0, primary=deviation, tokens=set(tokens.of(place)))
+    (found,) = port_findings(1)
+    return SymptomState("lost-capacity", place, 0.0, 0.0, primary=found, tokens=set(tokens.of(place)))
 
 
 def test_a_diagnosis_is_found_without_a_look_at_all_of_them():
@@ -166,10 +165,10 @@ def test_a_history_keeps_what_came_first_and_last():
 def test_the_history_of_a_symptom_that_comes_and_goes_is_bounded():
     tracker, t = symptom_tracker(), START
     for _ in range(MAX_HISTORY):
-        for deviations in (port_deviations(1), {}):
+        for findings in (port_findings(1), ()):
             for pause in (1.0, tracker.timing.grouping_s):
                 t += pause
-                tracker.step(t, (), deviations)
+                tracker.step(t, [findings])
     (incident,) = tracker.list_incidents()
     assert [what for _, what in incident.history[:3]] == ["opened", "resolved", "fired again"]
     assert incident.history[-1] == (t, "resolved")

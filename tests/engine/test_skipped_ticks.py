@@ -12,7 +12,7 @@ from skewscope.adapters.runtime.replay import replay, tick_ends
 from skewscope.adapters.runtime.runtime import build_runtime
 from skewscope.engine.engine import Engine
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
-from skewscope.engine.judge.judge import Detector
+from skewscope.engine.judge.judge import RuleDetector
 from skewscope.kb.loader import catalogue
 from skewscope.rules.entity_kinds import kind_of
 from skewscope.rules.loader import load as load_rules
@@ -89,7 +89,7 @@ def check_skipped_ticks(seed, seconds):
     table = SeriesTable()
     block = samples_of(seed, seconds, table)
     every, some = (Engine(rules.values(), catalogue(), topology()) for _ in range(2))
-    every._detector._wake_time = lambda: -np.inf
+    every._rules._wake_time = lambda: -np.inf
     edges = np.searchsorted(block.time, START + np.arange(seconds + 200.0), side="right")
     # A replay begins with the first sample: the slots of windows are counted from there.
     for n in range(int(np.argmax(edges > edges[0])), seconds + 200):
@@ -123,7 +123,7 @@ def test_a_recording_gives_the_same_bytes_as_with_every_tick(shared, name, monke
     recording = open_recording(shared / "real" / name)
     loaded = load(recording, catalogue(), lambda _what, _share: None, 1)
     with build_runtime(recording.topology, catalogue(), loaded.table) as runtime, monkeypatch.context() as patch:
-        patch.setattr(Detector, "_wake_time", lambda _self: -np.inf)
+        patch.setattr(RuleDetector, "_wake_time", lambda _self: -np.inf)
         before = 0
         for t in tick_ends(loaded, recording):
             edge = int(np.searchsorted(loaded.block.time, t, side="right"))

@@ -34,7 +34,7 @@ COMPUTED_ANEW = (
     *("._start_version", "._fresh_values", ".changed_signals", ".first_samples", "._forwarded", ".seen_series"),
     *("._cells_seen", "._is_prepared", ".deliveries._is_complete", ".deliveries._time[]", ".cells._versions[]"),
     *(".cells._next_growth", "._witnessed_revision", "._lone", "._required_parts[][]"),
-    *("._by_deviations.judged._seen", "._symptom_explainer._revision"),
+    *("._by_findings.judged._seen", "._symptom_explainer._revision"),
 )
 """Numbers that follow from the others, count changes, or say how far something has been looked through."""
 FAULTS = (("tp-straggler", 0, 20.0), ("gpu-thermal-throttle", 1, 20.0))
@@ -170,9 +170,9 @@ def lived():
 def test_every_number_that_is_not_computed_anew_is_taken_over(lived):
     _, kept, other = lived
     # What an engine does when the next tick begins.
-    end_tick(kept.engine._detector)
-    kept.engine._detector._learned = True
-    for windows in kept.engine._detector.evaluator._counters._windows.values():
+    end_tick(kept.engine._rules)
+    kept.engine._rules._learned = True
+    for windows in kept.engine._rules.evaluator._counters._windows.values():
         windows.history.total_ring.initialise_slot()
         windows.history.time_ring.initialise_slot()
     assert not [path for path in numbers_that_differ(kept.engine, other.engine) if not path.endswith(COMPUTED_ANEW)]

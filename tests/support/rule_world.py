@@ -7,7 +7,7 @@ import numpy as np
 from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
-from skewscope.engine.judge.judge import Detector
+from skewscope.engine.judge.judge import RuleDetector
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.engine.model.verdict import RuleVerdict
@@ -230,13 +230,15 @@ class Bench:
 
     def __init__(self, *rules: Rule, **more) -> None:
         self.tick_length = more.pop("tick", 1.0)
-        self.detector = Detector(rules, CATALOGUE, more.pop("topology", None) or topology(), self.tick_length, **more)
+        self.detector = RuleDetector(
+            rules, CATALOGUE, more.pop("topology", None) or topology(), self.tick_length, **more
+        )
         self.table = SeriesTable()
         self.t = 1000.0
 
     def tick(self, samples: Mapping[tuple[str, ...], object]) -> list[RuleVerdict]:
         self.t += self.tick_length
-        return self.detector.step(self.t, block(samples, self.table, self.t), self.table)
+        return self.detector.judge_samples(self.t, block(samples, self.table, self.t), self.table)
 
 
 def ranks(values: Sequence[float], name: str = "wire.onset_lag", group: str = "A") -> dict[tuple[str, ...], float]:

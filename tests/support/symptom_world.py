@@ -10,9 +10,10 @@ from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.model.entities import EntityIndex
+from skewscope.engine.model.finding import Finding
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.engine.model.verdict import RuleVerdict
-from skewscope.engine.symptoms.detector import SymptomDetector
+from skewscope.engine.symptoms.detectors import SeriesDetectors
 from skewscope.engine.symptoms.growing_steps import EPOCH_SIGNAL
 from skewscope.engine.symptoms.progress import EVALUATION_SIGNAL
 from skewscope.engine.symptoms.roles import judged_signals
@@ -55,7 +56,7 @@ class SymptomWorld:
         self.state = SeriesState(
             signals, EntityIndex(self.topology), {*judged_signals(signals), EVALUATION_SIGNAL, EPOCH_SIGNAL}, 1.0
         )
-        self.detector = SymptomDetector(self.state, self.topology)
+        self.detector = SeriesDetectors(self.state, self.topology)
         self.tracker = IncidentTracker(rules or {}, KNOWN, self.topology, cells=self.detector.cells)
         self.start = self.t = START
 
@@ -79,21 +80,29 @@ class SymptomWorld:
 
     def step(self, verdicts: Iterable[RuleVerdict] = (), *, sampled: bool = True):
         """Judges the samples that came, and takes in some verdicts."""
-        self.detector.step(self.t, sampled=sampled)
-        return self.tracker.step(self.t, verdicts, self.detector.deviations)
+        tick = self.detector.read(self.t, sampled=sampled)
+        with np.errstate(all="ignore"):
+            for detector in self.detector.all:
+                detector.step(tick)
+        return self.tracker.step(self.t, [*verdicts, self.findings()])
 
     def conclude(self) -> None:
         """Ends the data."""
-        self.detector.conclude()
-        self.tracker.step(self.t, (), self.detector.deviations)
+        for detector in self.detector.all:
+            detector.conclude()
+        self.tracker.step(self.t, [self.findings()])
+
+    def findings(self) -> list[Finding]:
+        """Returns what the detectors find as of the last tick."""
+        return [one for detector in self.detector.all for batch in detector.findings() for one in batch]
 
     def symptoms(self) -> list[SymptomState]:
         """Returns the states of the symptoms that are open or have just ended."""
-        return list(self.tracker._by_deviations.recent.values())
+        return list(self.tracker._by_findings.recent.values())
 
     def found(self) -> set[tuple[str, str, str]]:
-        """Returns (signal, entity, direction) of the deviations that hold."""
-        return {(one.signal.id, one.place.name, one.direction) for one in self.detector.deviations.values()}
+        """Returns (signal, entity, direction) of the findings that hold."""
+        return {(one.what.id, one.place.name, one.direction) for one in self.findings()}
 
     def incidents(self):
         """Returns the symptoms as incidents."""
@@ -101,4 +110,5 @@ class SymptomWorld:
 
     def next_change(self) -> float:
         """Returns the time in seconds before which a tick without samples changes nothing."""
-        return min(self.detector.next_change(), self.tracker.next_change())
+        detectors = (detector.next_change() for detector in self.detector.all)
+        return min(self.detector.next_change(), self.tracker.next_change(), *detectors)

@@ -12,8 +12,8 @@ from skewscope.kb.model import (
     Claim,
     Condition,
     Event,
-    Finding,
     Format,
+    Lesson,
     Mitigation,
     Observability,
     Signal,
@@ -28,7 +28,7 @@ from skewscope.tui.render.command_lines import command_lines, command_source_lin
 from skewscope.tui.render.detail import DisplayNames, recipe_lines
 from skewscope.tui.render.text import Line, line
 
-AnyEntry = Condition | Signal | Mitigation | Source | Finding | Symptom | Format | Event
+AnyEntry = Condition | Signal | Mitigation | Source | Lesson | Symptom | Format | Event
 
 VERDICT_GLYPHS = {
     "visible": ("●", "ok"),
@@ -60,7 +60,7 @@ _LIST_COLUMNS: Mapping[type, tuple[tuple[str, ...], Callable[..., tuple[str, ...
     ),
     Mitigation: (("id", "actor", "DPU", "risk", "name"), lambda e: (e.id, e.actor, e.dpu.can, e.risk, e.name)),
     Source: (("id", "year", "seen", "title"), lambda e: (e.id, str(e.year), e.seen, e.title)),
-    Finding: (("id", "kind", "name"), lambda e: (e.id, e.kind, e.name)),
+    Lesson: (("id", "kind", "name"), lambda e: (e.id, e.kind, e.name)),
     Symptom: (("id", "severity", "name"), lambda e: (e.id, e.severity, e.name)),
     Format: (("id", "tool", "name"), lambda e: (e.id, e.tool, e.name)),
     Event: (("id", "severity", "of", "name"), lambda e: (e.id, e.severity, e.entity, e.name)),
@@ -137,7 +137,7 @@ def _lookalike_line(id_: str, test: str, basis: str, names: DisplayNames) -> Lin
     return (*_condition_line(id_, test, names), judged)
 
 
-def _finding_line(finding: Finding) -> Line:
+def _finding_line(finding: Lesson) -> Line:
     value = f" [{finding.value}]" if finding.value else ""
     return ((f"{finding.name}{value}", "key"), (f": {finding.text}", ""), (f" ({finding.id}, {finding.kind})", "dim"))
 
@@ -289,7 +289,7 @@ def _source_lines(entry: Source, names: DisplayNames) -> list[Line]:
     return [line(entry.title, "title"), line(entry.id, "dim"), *facts, *_usage_lines("sources", entry.id, names)]
 
 
-def _finding_lines(entry: Finding, names: DisplayNames) -> list[Line]:
+def _finding_lines(entry: Lesson, names: DisplayNames) -> list[Line]:
     facts = fact_lines(
         ("value", entry.value), ("effect", entry.consequence), ("seen", entry.seen), ("basis", entry.basis)
     )
@@ -395,7 +395,7 @@ _ENTRY_LINES: Mapping[type, Callable[..., list[Line]]] = {
     Signal: _signal_lines,
     Mitigation: _mitigation_lines,
     Source: _source_lines,
-    Finding: _finding_lines,
+    Lesson: _finding_lines,
     Symptom: _symptom_lines,
     Format: _format_lines,
     Event: _event_lines,

@@ -186,7 +186,7 @@ def test_a_message_is_before_what_it_announces_and_no_effect_of_what_is_younger(
     for n in range(40):
         world.tick({MESSAGE: 1.0} if n == message_at else {})
         said = {"A": SPEAKS} if n >= start else {}
-        world.tracker.step(world.t, [verdict(condition, said, "replica", ("A",))], world.detector.deviations)
+        world.tracker.step(world.t, [verdict(condition, said, "replica", ("A",)), world.findings()])
     told = world.incidents()
     names = {one.id: one.condition for one in told}
     assert {(one.condition, names[one.explained_by.id]) for one in told if one.explained_by} == explained

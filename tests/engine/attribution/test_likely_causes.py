@@ -3,8 +3,8 @@
 import pytest
 
 from skewscope.engine.attribution.likely_causes import CauseModel
+from skewscope.engine.model.finding import PAST, PEERS, Finding
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.deviation import PAST, PEERS, Deviation
 from skewscope.kb.loader import catalogue
 
 KNOWN = catalogue()
@@ -13,11 +13,11 @@ PLACE = Entity("rank", "A:n2")
 
 
 def late(signal="step.compute_time", direction="up"):
-    return Deviation(KNOWN.signals[signal], PLACE, PEERS, direction, 0.0, 2.0, 1.0)
+    return Finding(KNOWN.signals[signal], PLACE, PEERS, direction, 0.0, 2.0, 1.0)
 
 
-def probabilities(deviations, delivered=()):
-    return {one.condition: one.probability for one in MODEL.rank(deviations, delivered, ("tensor-parallel",))}
+def probabilities(findings, delivered=()):
+    return {one.condition: one.probability for one in MODEL.rank(findings, delivered, ("tensor-parallel",))}
 
 
 def test_a_slow_rank_may_have_a_slow_gpu():
@@ -45,7 +45,7 @@ def test_a_signal_that_is_not_delivered_counts_neither_way(signal):
 
 
 def from_its_past(signal, direction, value):
-    return Deviation(KNOWN.signals[signal], Entity("group", "A"), PAST, direction, 0.0, value, 1.0)
+    return Finding(KNOWN.signals[signal], Entity("group", "A"), PAST, direction, 0.0, value, 1.0)
 
 
 def test_fewer_samples_a_second_have_the_causes_of_longer_steps():
@@ -77,7 +77,7 @@ def test_of_several_late_machines_each_would_need_a_fault_of_its_own():
 
 def lower_clock(value):
     gpu = Entity("gpu", "n0/gpu0")
-    return Deviation(KNOWN.signals["gpu.sm_clock"], gpu, PEERS, "down", 0.0, value, 1980.0)
+    return Finding(KNOWN.signals["gpu.sm_clock"], gpu, PEERS, "down", 0.0, value, 1980.0)
 
 
 def test_a_lower_clock_is_no_silence():

@@ -4,8 +4,8 @@ import pytest
 
 from bench.incident_storm import build_fleet
 from skewscope.engine.incidents import lifecycle
+from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.symptoms.deviation import PAST, Deviation
 from tests.support.incidents import Says, info, verdict
 from tests.support.symptom_world import KNOWN, START, SymptomWorld
 
@@ -22,9 +22,9 @@ def play(script, until=200, tracker=None):
         holds = {(what, port) for what, port, begin, end in script if begin <= n < end}
         firing = {port: Says() for what, port in holds if what == DIAGNOSIS}
         signal = KNOWN.signals["port.carrier_down_changes"]
-        abnormal = (Deviation(signal, Entity("port", p), PAST, "up", START, 9.0, 1.0) for w, p in holds if w == SYMPTOM)
+        abnormal = (Finding(signal, Entity("port", p), PAST, "up", START, 9.0, 1.0) for w, p in holds if w == SYMPTOM)
         found = verdict("late", firing, kind="port", names=PORTS)
-        tracker.step(START + n, [found], {one.key: one for one in abnormal})
+        tracker.step(START + n, [found, tuple(abnormal)])
     return tracker
 
 

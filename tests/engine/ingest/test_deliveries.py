@@ -67,7 +67,7 @@ def check_equal_verdicts(seed: int, seconds: int, monkeypatch: pytest.MonkeyPatc
     rules, table = load_rules(catalogue())[0], SeriesTable()
     block = scrapes_of(seed, seconds, table)
     common, single = (Engine(rules.values(), catalogue(), topology(), symptoms=True) for _ in range(2))
-    monkeypatch.setattr(single._detector.series_state.deliveries, "timestamp", lambda _signal: None)
+    monkeypatch.setattr(single._rules.series_state.deliveries, "timestamp", lambda _signal: None)
     edges = np.searchsorted(block.time, START + np.arange(seconds + 60.0), side="right")
     for n in range(1, seconds + 60):
         at = slice(edges[n - 1], edges[n])

@@ -71,7 +71,7 @@ def test_one_replica_that_becomes_unlike_its_peers_is_told_of_few_readings(late,
         world.tick({("pod.cpu", "replica", name): 2.0 * (factor if name == "A" else 1.0) for name in "ABC"}, pause=60.0)
     assert not world.incidents()
     assert [one.condition for one in conclude(world)] == named
-    assert [one.since for one in world.detector.deviations.values()] == [world.start + 240.0] * len(named)
+    assert [one.since for one in world.findings()] == [world.start + 240.0] * len(named)
 
 
 def read_ports(signal, values):

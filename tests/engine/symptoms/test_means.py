@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skewscope.engine.incidents.deviation_incidents import with_replicas
+from skewscope.engine.incidents.finding_incidents import with_replicas
 from skewscope.engine.ingest.feed import Block, SeriesKey
 from tests.support.symptom_world import SymptomWorld, pool_of_replicas
 
@@ -121,7 +121,7 @@ def test_the_causes_of_what_a_pool_shows_are_weighed_by_the_telemetry_of_its_rep
     world.serve(45, dict.fromkeys("ABCD", 5.0))
     world.step()
     (state,) = (one for one in world.symptoms() if one.primary.place.kind == "pool")
-    judged = world.tracker._by_deviations.judged
+    judged = world.tracker._by_findings.judged
     near = judged.find_near(with_replicas(state.tokens, world.tracker.locality))
     assert {world.detector.cells.places[cell].name for cell in near} == {*"ABCD"}
 

@@ -18,7 +18,7 @@ def concluded(states, seconds=20):
     world = SymptomWorld(fleet=fleet)
     for _ in range(seconds):
         world.tick({("port.carrier", "port", name): state for name, state in states.items()})
-    world.detector.conclude()
+    world.conclude()
     return sorted(name for _, name, _ in world.found())
 
 
@@ -60,9 +60,9 @@ def test_a_message_that_was_retracted_is_no_longer_reported():
     world.tick({stall: 0.0})
     for _ in range(3):
         world.tick({})
-    assert not world.detector.deviations
+    assert not world.found()
     world.tick({stall: 1.0})
-    assert world.detector.deviations
+    assert world.found()
 
 
 @pytest.mark.parametrize(("event", "severity"), [("nvidia_xid_79", "critical"), ("out_of_memory_kill", "warning")])

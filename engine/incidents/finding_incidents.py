@@ -1,4 +1,4 @@
-"""Which deviations are one incident: those of one place and time, named after the one that says most."""
+"""Which findings are one incident: those of one place and time, named after the one that says most."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -7,26 +7,26 @@ from skewscope.engine.attribution.likely_causes import Candidate, CauseModel
 from skewscope.engine.incidents.lifecycle import IncidentLifecycle
 from skewscope.engine.incidents.senders import SenderFinder
 from skewscope.engine.incidents.symptom import SymptomIndex, SymptomState, symptom_of
+from skewscope.engine.model.finding import EVENT, LESS, PAST, PEERS, SHARES, Finding, FindingKey
 from skewscope.engine.model.incident import Advice
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.deviation import EVENT, LESS, PAST, PEERS, SHARES, Deviation, DeviationKey
 from skewscope.engine.symptoms.places import JudgedPlaces, PlaceTokens
-from skewscope.engine.symptoms.progress import PART_SIGNAL, STEP_SIGNAL
+from skewscope.engine.symptoms.roles import PART_SIGNAL, STEP_SIGNAL
 from skewscope.kb.model import Catalogue
 
 LEVELS = frozenset({"up", "down"})
-"""Directions of deviations that may follow one another in one series."""
+"""Directions of findings that may follow one another in one series."""
 STAGE_KIND = "data-parallel"
 """The members of such a group are one stage of several pipelines."""
 ADVISED_PROBABILITY = 0.3
 """Mitigations of candidates from this probability on are advised."""
 
-Deviations = Mapping[DeviationKey, Deviation]
+Findings = Mapping[FindingKey, Finding]
 
 
-class DeviationIncidents:
-    """The incidents of deviations, kept in step with those that hold."""
+class FindingIncidents:
+    """The incidents of findings, kept in step with those that hold."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class DeviationIncidents:
         self.version = 0
         """Counts what may change the incidents that are listed, but for their changes."""
         self._causes = CauseModel(catalogue)
-        self._owner: dict[DeviationKey, str] = {}
-        """Id of the incident of each deviation that holds."""
+        self._owner: dict[FindingKey, str] = {}
+        """Id of the incident of each finding that holds."""
         self._index = SymptomIndex()
 
     @property
@@ -54,19 +54,19 @@ class DeviationIncidents:
     def messages(self) -> list[SymptomState]:
         """Returns the open symptoms that began with a message and that no diagnosis explains."""
         recent = self.recent.values()
-        return [one for one in recent if one.primary.form == EVENT and one.is_open and one.explanation is None]
+        return [one for one in recent if one.primary.pattern == EVENT and one.is_open and one.explanation is None]
 
-    def step(self, t: float, deviations: Deviations) -> None:
-        """Brings the incidents in line with the deviations that hold at a time."""
+    def step(self, t: float, findings: Findings) -> None:
+        """Brings the incidents in line with the findings that hold at a time."""
         if self.judged is not None:
             self.judged.prepare()
         self._index.keep(self.recent.keys())
-        stages = self._find_late_stages(deviations.values())
-        is_known = not stages and deviations.keys() <= self._owner.keys()
+        stages = self._find_late_stages(findings.values())
+        is_known = not stages and findings.keys() <= self._owner.keys()
         # The order decides which symptom a new one becomes a part of.
-        ranked = deviations.values() if is_known else sorted(deviations.values(), key=lambda one: one.rank)
-        changed = {self._assign(t, deviation, stages.get(deviation.place, frozenset())) for deviation in ranked}
-        for key in self._owner.keys() - deviations.keys():
+        ranked = findings.values() if is_known else sorted(findings.values(), key=lambda one: one.rank)
+        changed = {self._assign(t, finding, stages.get(finding.place, frozenset())) for finding in ranked}
+        for key in self._owner.keys() - findings.keys():
             id_ = self._owner.pop(key)
             self.recent[id_].active.discard(key)
             changed.add(id_)
@@ -80,27 +80,27 @@ class DeviationIncidents:
         self.version += bool(changed - {""})
 
     def next_change(self) -> float:
-        """Returns the time in seconds before which the same deviations change nothing."""
+        """Returns the time in seconds before which the same findings change nothing."""
         cleared = (one.ended_at for one in self.recent.values() if one.is_open)
         return min(cleared, default=math.inf) + self.lifecycle.timing.grouping_s
 
-    def take_over(self, before: "DeviationIncidents") -> None:
-        """Goes on with the incidents that the lifecycle has taken over, and the owners of the deviations that hold."""
+    def take_over(self, before: "FindingIncidents") -> None:
+        """Goes on with the incidents that the lifecycle has taken over, and the owners of the findings that hold."""
         for one in self.lifecycle.states.values():
             if isinstance(one, SymptomState):
                 one.name_after(one.primary, self.catalogue)
         for one in self.recent.values():
             self._index.add(one)
         owners = before._owner.items()  # noqa: SLF001 - one of its own kind
-        self._owner = {key: id_ for key, id_ in owners if id_ in self.recent and key in self.recent[id_].deviations}
+        self._owner = {key: id_ for key, id_ in owners if id_ in self.recent and key in self.recent[id_].findings}
 
-    # --- deviations of one place
+    # --- findings of one place
 
-    def _find_late_stages(self, deviations: Iterable[Deviation]) -> Mapping[Entity, frozenset[str]]:
+    def _find_late_stages(self, findings: Iterable[Finding]) -> Mapping[Entity, frozenset[str]]:
         """Returns tokens of stages of pipelines of which every member is late among its own pipeline, by late place."""
         late: dict[str, set[Entity]] = {}
-        for one in deviations:
-            if one.form == PEERS and one.direction == "up" and one.signal.id == PART_SIGNAL:
+        for one in findings:
+            if one.pattern == PEERS and one.direction == "up" and one.what.id == PART_SIGNAL:
                 for node in self.locality.nodes_of(one.place.kind, one.place.name):
                     late.setdefault(node, set()).add(one.place)
         found: dict[Entity, frozenset[str]] = {}
@@ -110,102 +110,102 @@ class DeviationIncidents:
                 found |= {place: frozenset({f"group:{group.name}"}) for place in set().union(*places)}
         return found
 
-    def _assign(self, t: float, deviation: Deviation, stage: Collection[str]) -> str:
-        """Makes a deviation a part of a symptom; a new one where none is open at its place, or in its late stage.
+    def _assign(self, t: float, finding: Finding, stage: Collection[str]) -> str:
+        """Makes a finding a part of a symptom; a new one where none is open at its place, or in its late stage.
 
         Returns the id of the symptom, '' if it stays as it is, or has to wait for the next tick to open.
         """
-        key = deviation.key
+        key = finding.key
         if key in self._owner:
             one = self.recent[self._owner[key]]
             self._index.extend(one, stage)
-            if one.deviations.get(key) == deviation and key in one.active:
+            if one.findings.get(key) == finding and key in one.active:
                 return ""
         else:
-            tokens = self._tokens_of(deviation) | {*stage}
-            near = self._near(t, tokens, deviation)
-            found = near or self._pool_symptom(deviation)
+            tokens = self._tokens_of(finding) | {*stage}
+            near = self._near(t, tokens, finding)
+            found = near or self._pool_symptom(finding)
             if found is None and self.lifecycle.room <= 0:
                 return ""
-            one = found or self._begin(t, deviation, tokens)
+            one = found or self._begin(t, finding, tokens)
             if near is one:
                 self._index.extend(one, tokens)
             if not one.is_open:
                 self.lifecycle.reopen(t, one)
             self._owner[key] = one.id
-        before = one.deviations.get(key, deviation)
-        one.deviations[key] = _keep_worse(before, deviation)
-        if one.deviations[key].direction != before.direction:
+        before = one.findings.get(key, finding)
+        one.findings[key] = _keep_worse(before, finding)
+        if one.findings[key].direction != before.direction:
             one.ranked_count = -1
         one.active.add(key)
         return one.id
 
-    def _tokens_of(self, deviation: Deviation) -> set[str]:
-        tokens = {*self.tokens.of(deviation.place)}
-        if deviation.form in (SHARES, LESS):
-            name, topology = deviation.place.name, self.locality.topology
+    def _tokens_of(self, finding: Finding) -> set[str]:
+        tokens = {*self.tokens.of(finding.place)}
+        if finding.pattern in (SHARES, LESS):
+            name, topology = finding.place.name, self.locality.topology
             # One hash of a switch places the flows of all its bundles; what they lead to is lost to all of one.
-            tokens |= {f"node:{topology.port[name].node}" if deviation.form == SHARES else topology.links_of(name)}
+            tokens |= {f"node:{topology.port[name].node}" if finding.pattern == SHARES else topology.links_of(name)}
         return tokens
 
-    def _near(self, t: float, tokens: Collection[str], deviation: Deviation) -> SymptomState | None:
-        fitting = (one for one in self._index.find_near(tokens) if self._may_include(t, one, deviation))
+    def _near(self, t: float, tokens: Collection[str], finding: Finding) -> SymptomState | None:
+        fitting = (one for one in self._index.find_near(tokens) if self._may_include(t, one, finding))
         return min(fitting, key=lambda one: not one.is_open, default=None)
 
-    def _may_include(self, t: float, one: SymptomState, deviation: Deviation) -> bool:
-        """Returns whether a deviation may be part of a symptom: of one that has just ended only if it is the same."""
+    def _may_include(self, t: float, one: SymptomState, finding: Finding) -> bool:
+        """Returns whether a finding may be part of a symptom: of one that has just ended only if it is the same."""
         if one.is_open:
             return True
-        is_same = deviation.symptom == one.primary.symptom or deviation.key in one.deviations
+        is_same = finding.symptom == one.primary.symptom or finding.key in one.findings
         return is_same and one.resolved_age(t) <= self.lifecycle.timing.cool_down_s
 
-    def _pool_symptom(self, deviation: Deviation) -> SymptomState | None:
-        """Returns the open symptom of a pool of which a replica's deviation from its past is a part."""
-        if deviation.form != PAST or deviation.place.kind != "replica":
+    def _pool_symptom(self, finding: Finding) -> SymptomState | None:
+        """Returns the open symptom of a pool of which a replica's finding from its past is a part."""
+        if finding.pattern != PAST or finding.place.kind != "replica":
             return None
-        pools = self.locality.location_of(deviation.place).pools
+        pools = self.locality.location_of(finding.place).pools
         of_pools = (one for one in self._index.find_near(pools) if f"pool:{one.primary.place.name}" in pools)
         found = (one for one in of_pools if one.is_open and one.primary.place.kind == "pool")
-        alike = (one for one in found if one.primary.form == PAST and one.primary.symptom == deviation.symptom)
+        alike = (one for one in found if one.primary.pattern == PAST and one.primary.symptom == finding.symptom)
         return next(alike, None)
 
-    def _begin(self, t: float, deviation: Deviation, tokens: set[str]) -> SymptomState:
-        symptom = symptom_of(deviation, self.catalogue)
-        one = SymptomState(symptom, deviation.place, t, deviation.since, primary=deviation, tokens=tokens)
+    def _begin(self, t: float, finding: Finding, tokens: set[str]) -> SymptomState:
+        symptom = symptom_of(finding, self.catalogue)
+        one = SymptomState(symptom, finding.place, t, finding.since, primary=finding, tokens=tokens)
         self.lifecycle.open(t, one)
         self._index.add(one)
         return one
 
     def _update(self, t: float, one: SymptomState) -> None:
-        best = min((one.deviations[key] for key in one.active), key=lambda one: one.rank)
+        best = min((one.findings[key] for key in one.active), key=lambda one: one.rank)
         is_part = (one.primary.place.kind, best.place.kind) == ("pool", "replica")
         primary = one.primary
-        if best.rank[:2] < primary.rank[:2] and not is_part:
+        if best.rank[:3] < primary.rank[:3] and not is_part:
             if best.place != primary.place:
                 place = self.locality.display_name(best.place)[1]
                 self.lifecycle.record_change(t, one, f"located at {place}")
             primary = best
-        elif primary.key in one.deviations:
-            primary = max(primary, one.deviations[primary.key], key=lambda each: each.size)
+        elif primary.key in one.findings:
+            primary = max(primary, one.findings[primary.key], key=lambda each: each.size)
         self._drop_late_steps(one)
-        one.name_after(primary if primary.key in one.deviations else best, self.catalogue)
-        if one.is_hearsay or one.ranked_count != len(one.deviations):
+        one.name_after(primary if primary.key in one.findings else best, self.catalogue)
+        if one.is_hearsay or one.ranked_count != len(one.findings):
             self._find_witnesses(one)
-        if one.ranked_count != len(one.deviations):
+        if one.ranked_count != len(one.findings):
             self._rank_causes(one)
 
     def _drop_late_steps(self, one: SymptomState) -> None:
         """Drops steps that came after all: they were late, and no longer speak for what stops a job for good."""
-        passed = [key for key, each in one.deviations.items() if key not in one.active and each.direction == "stops"]
+        passed = [key for key, each in one.findings.items() if key not in one.active and each.direction == "stops"]
         for key in passed:
-            if one.deviations[key].signal.id in (STEP_SIGNAL, PART_SIGNAL):
-                del one.deviations[key]
+            if one.findings[key].what.id in (STEP_SIGNAL, PART_SIGNAL):
+                del one.findings[key]
                 one.ranked_count = -1
 
     # --- witnesses, causes, advice
 
     def _find_witnesses(self, one: SymptomState) -> None:
-        places = ((each.signal.id, each.place) for each in (one.primary, *one.worst()))
+        places = ((each.what.id, each.place) for each in (one.primary, *one.worst()))
         one.witnesses = self.senders.find_reporters(places)
         one.is_hearsay = self.senders.is_hearsay(one.witnesses, one.primary.place)
 
@@ -215,15 +215,15 @@ class DeviationIncidents:
         kinds = {group.kind for group in groups if group is not None}
         machines = {
             node
-            for each in one.deviations.values()
-            if each.form == PEERS and each.signal.id == PART_SIGNAL
+            for each in one.findings.values()
+            if each.pattern == PEERS and each.what.id == PART_SIGNAL
             for node in self.locality.nodes_of(each.place.kind, each.place.name)
         }
         delivered = () if self.judged is None else self.judged.delivered_near(tokens)
-        one.causes = self._causes.rank(tuple(one.deviations.values()), delivered, kinds, len(machines))
+        one.causes = self._causes.rank(tuple(one.findings.values()), delivered, kinds, len(machines))
         one.decides = self._causes.decisive_signal(one.causes)
         one.mitigations = self._advise(one.causes)
-        one.ranked_count = len(one.deviations)
+        one.ranked_count = len(one.findings)
 
     def _advise(self, causes: Iterable[Candidate]) -> tuple[Advice, ...]:
         found: dict[str, Advice] = {}
@@ -242,7 +242,7 @@ def with_replicas(tokens: Collection[str], locality: LocalityIndex) -> set[str]:
     return {*tokens, *locality.replicas_of(token for token in tokens if token.startswith("pool:"))}
 
 
-def _keep_worse(before: Deviation, now: Deviation) -> Deviation:
-    """Returns the larger one of two deviations of one series; a level that returns may be on the other side at last."""
+def _keep_worse(before: Finding, now: Finding) -> Finding:
+    """Returns the larger one of two findings of one series; a level that returns may be on the other side at last."""
     are_levels = before.direction in LEVELS and now.direction in LEVELS
     return before if are_levels and before.size > now.size else now
