@@ -252,6 +252,9 @@ def _judge_recovery(action: Action, seen: Observation, timing: Timing) -> Action
     if back is not None and back >= HELPED_SHARE:
         if seen.confirmation:
             return _verify(action, HELPED, f"{_describe_recovery(back)}; {seen.confirmation}", seen.t)
+        if _is_gone(seen, timing.hold):
+            # Nobody can confirm an effect on a fault that is over: to wait on would only keep the change in place.
+            return _judge_late_effect(action, seen.firing, seen.t)
         action = replace(action, waiting="a second witness of its effect")
     if since > timing.effect_within:
         return _judge_late_effect(action, seen.firing, seen.t)
@@ -262,6 +265,11 @@ def _judge_recovery(action: Action, seen: Observation, timing: Timing) -> Action
     if seen.confirmation:
         return _verify(action, HELPED, f"the incident ended; {seen.confirmation}", seen.t)
     return _verify(action, UNPROVEN, "the incident ended, and nobody can tell whether by the change", seen.t)
+
+
+def _is_gone(seen: Observation, hold: float) -> bool:
+    """Returns whether a fault that no probe can look for is over for long enough, in seconds."""
+    return not seen.has_probe and seen.firing is False and seen.quiet_for >= hold
 
 
 def _describe_recovery(back: float) -> str:
@@ -339,7 +347,7 @@ def watch_in_place(action: Action, seen: Observation, timing: Timing) -> Action:
     factor = 2**seen.flaps
     if action.good_probes >= PROBES * factor:
         return begin_undo(action, f"{action.good_probes} probes found it as quick as its peers", t)
-    if not seen.has_probe and seen.firing is False and seen.quiet_for >= timing.hold * factor:
+    if _is_gone(seen, timing.hold * factor):
         return begin_undo(action, f"the fault is gone for {seen.quiet_for:.0f} s", t)
     return replace(action, waiting=_describe_hold(action, seen, timing, factor))
 

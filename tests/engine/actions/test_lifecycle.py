@@ -50,6 +50,9 @@ IN_PLACE = replace(SEEN, state=VERIFIED, verified_at=T0 + 30, outcome=HELPED)
         (SEEN, Observation(T0 + 20, OURS, True, measurement=BACK, confirmation="a probe"), VERIFIED, HELPED),
         (SEEN, Observation(T0 + 20, OURS, True, measurement=BACK), APPLIED, ""),  # by the accused's own word
         (SEEN, Observation(T0 + 121, OURS, True, measurement=BACK), VERIFIED, UNPROVEN),
+        (SEEN, Observation(T0 + 70, OURS, False, 59, measurement=BACK), APPLIED, ""),
+        (SEEN, Observation(T0 + 70, OURS, False, 61, measurement=BACK), VERIFIED, UNPROVEN),  # nobody will confirm it
+        (SEEN, Observation(T0 + 70, OURS, False, 61, measurement=BACK, has_probe=True), APPLIED, ""),
         (SEEN, Observation(T0 + 20, OURS, True, measurement=Measurement(0.6, 0.95), counts_work=True), APPLIED, ""),
         (SEEN, Observation(T0 + 20, OURS, True, measurement=Measurement(0.6, 0.7)), APPLIED, ""),
         (SEEN, Observation(T0 + 121, OURS, False, measurement=Measurement(0.6, 0.7)), UNDOING, NOT_HELPED),
