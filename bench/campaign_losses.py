@@ -67,7 +67,8 @@ def _find_untold_places(stored: Iterable[Incident], events: Iterable[Event]) -> 
     spans: dict[tuple[str, str], list[tuple[float, float]]] = {}
     begun: dict[tuple[str, str], float] = {}
     for event in events:
-        if event.kind == "opened":
+        if event.kind in ("opened", "changed"):
+            # Where one has just ended, the next one that moves there may be told by its change alone.
             begun.setdefault(event.place, event.opened_at)
         elif event.kind in ENDS and event.place in begun:
             end = event.resolved_at if event.resolved_at is not None else float("inf")

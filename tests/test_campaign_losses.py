@@ -66,3 +66,9 @@ def test_two_ids_for_one_place_are_told_twice():
 
 def test_a_second_controller_needs_no_event_for_its_own_id():
     assert faults([ONE, replace(ONE, id="own", opened_at=104.0)], TOLD, pair=True) == []
+
+
+def test_of_two_controllers_one_that_moved_where_another_one_ended_may_be_told_by_its_change():
+    moved = replace(ONE, id="moved", opened_at=140.0, resolved_at=180.0)
+    told = [*TOLD, event("changed", moved), event("resolved", moved)]
+    assert faults([ONE, moved], told, pair=True) == []
