@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from skewscope.kb.line_patterns import MAX_COLUMNS, LinePattern
+from skewscope.kb.line_patterns import MAX_COLUMNS, LinePattern, split_words
 from skewscope.kb.line_reading import compile_event, compile_unless
 from skewscope.kb.model import Event
 
@@ -75,6 +75,8 @@ class KnownEvents:
     """Literal texts of which each line with an event has one. It has neither groups nor look-arounds."""
     some_words: tuple[str, ...]
     """The same as several expressions, each of some of the texts."""
+    phrases: tuple[tuple[str, ...], ...]
+    """The same as literal texts, with blanks between those of one phrase."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "KnownEvents":
@@ -82,7 +84,8 @@ class KnownEvents:
         matchers = tuple(map(EventMatcher.of, events))
         words = sorted({text for each in matchers for text in each.words}, key=lambda text: (-len(text), text))
         parts = tuple("|".join(words[n : n + WORDS_AT_ONCE]) for n in range(0, len(words), WORDS_AT_ONCE))
-        return cls(matchers, re.compile("|".join(words) or NOTHING), parts or (NOTHING,))
+        phrases = tuple(map(split_words, words))
+        return cls(matchers, re.compile("|".join(words) or NOTHING), parts or (NOTHING,), phrases)
 
     def find(self, text: str) -> list[FoundEvent]:
         """Returns what events a line is or retracts, mostly none."""

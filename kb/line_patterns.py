@@ -52,6 +52,9 @@ POD_ENDING = re.compile(r"(?:-[0-9a-f]{6,10})?-(?:[bcdfghjklmnpqrstvwxz2456789]{
 ANYTHING = r".{0,1000}?"
 BLANK = "\n"
 """Stands for any number of blanks between literal texts; no line has one."""
+BLANKS = r"[ \t]+"
+"""The same in an expression."""
+ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 PADDING = r" {0,20}"
 TOKEN = re.compile(
     r"(?P<double><<|>>|\{\{|\}\})|<(?P<field>[a-z][a-z0-9_]*)>|(?P<open>\{)|(?P<close>\})|(?P<any>\.\.\.)|(?P<blank>\s+)"
@@ -84,11 +87,16 @@ class LinePattern:
     """An expression of the longest literal text, blanks included, that each matching line contains."""
     lead: str = ""
     """Literal text with which each match begins; '' where there is too little of it."""
+    others: tuple[str, ...] = ()
+    """Other literal texts that each matching line contains: what is passed over may take long to match in vain."""
 
     def search(self, text: str) -> re.Match[str] | None:
         """Returns the match of a line, None where it does not match."""
         if self.mark not in text:
             return None
+        for other in self.others:
+            if other not in text:
+                return None
         if not self.lead:
             return self.expression.search(text, 0, MAX_COLUMNS)
         # To look for text is much faster than to look for an expression.
@@ -119,13 +127,13 @@ class PartPatterns:
         if len(set(self.fields)) < len(self.fields):
             raise PatternError("a field in two `parts`, one was expected")
 
-    def find(self, text: str) -> dict[str, str]:
-        """Returns the texts of the fields that a line has, by name: of each part where it stands first."""
-        found: dict[str, str] = {}
+    def add(self, text: str, found: dict[str, str]) -> None:
+        """Adds the texts of the fields that a line has, by name: of each part where it stands first."""
         for pattern in self._patterns:
             if match := pattern.search(text):
-                found |= {name: part for name, part in match.groupdict().items() if part is not None}
-        return found
+                for name in pattern.fields:
+                    if (part := match[name]) is not None:
+                        found[name] = part
 
 
 def parse_duration(text: str) -> float:
@@ -169,7 +177,8 @@ def compile_pattern(text: str, shapes: Shapes = (), *, whole: bool = False) -> L
     mark, lead = max(made.literals, key=len), "" if whole else made.literals[0]
     words = _words(max(made.runs, key=lambda run: len("".join(run).strip())))
     mark, lead = (text if len(text) >= MIN_MARK else "" for text in (mark, lead))
-    return LinePattern(expression, mark, tuple(made.fields), words, lead)
+    others = {text for text in made.literals if len(text) >= MIN_MARK} - {mark}
+    return LinePattern(expression, mark, tuple(made.fields), words, lead, tuple(sorted(others)))
 
 
 def find_fitting_begin(text: str, shapes: Shapes, line: str) -> tuple[float, str, int]:
@@ -311,7 +320,12 @@ class _PatternBuilder:
 def _words(run: list[str]) -> str:
     """Returns the expression of literal texts and the blanks between them; '' where they are too short."""
     text = re.sub(f"{BLANK}+", BLANK, "".join(run).strip(BLANK))
-    return r"[ \t]+".join(map(re.escape, text.split(BLANK))) if len(text) >= MIN_MARK else ""
+    return BLANKS.join(map(re.escape, text.split(BLANK))) if len(text) >= MIN_MARK else ""
+
+
+def split_words(words: str) -> tuple[str, ...]:
+    """Returns the literal texts of the `words` of a pattern."""
+    return tuple(ESCAPED.sub(r"\1", part) for part in words.split(BLANKS))
 
 
 def _bounds(text: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ A line counts for each of the format's lines that it matches. Labels of a line t
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from skewscope.kb.document_lines import list_document_lines
@@ -102,7 +103,8 @@ class LineReadings(NamedTuple):
         return self._parts(REQUEST_PREFIX)
 
     def _parts(self, prefix: str) -> dict[str, Reading]:
-        return {one.signal.removeprefix(prefix): one for one in self.readings if one.signal.startswith(prefix)}
+        begin = len(prefix)
+        return {one.signal[begin:]: one for one in self.readings if one.signal.startswith(prefix)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,8 @@ class _CompiledLine:
     only: tuple[tuple[str, str], ...]
     above: tuple[tuple[str, str], ...]
     numbers: tuple[_Number, ...]
+    gives: bool
+    """Whether it gives anything but labels."""
 
     def find(self, text: str) -> tuple[dict[str, str], int] | None:
         """Returns the texts of the fields by name, and the column at which the pattern begins; None for no match."""
@@ -142,10 +146,10 @@ class _CompiledLine:
             match = self.pattern.search(text)
             found = None if match is None else {name: part for name, part in match.groupdict().items() if part}
             begin = match.start() if match else 0
-        if found is None or any(word in text for word in self.line.unless):
+        if found is None or (self.line.unless and any(word in text for word in self.line.unless)):
             return None
         if self.parts:
-            found |= self.parts.find(text)
+            self.parts.add(text, found)
         return (found, begin) if self._counts(found) else None
 
     def _counts(self, found: Mapping[str, str]) -> bool:
@@ -168,6 +172,7 @@ class LineReader:
             PatternError: a pattern, a unit or a signal's id is wrong.
         """
         self._lines = [_compile(place, line, signals) for place, line in enumerate(one.lines)]
+        self._marked = [(line.pattern.mark, line.line.within, line) for line in self._lines]
         self._held: dict[str, str] = {}
         self._section = ""
         self._has_better = False
@@ -199,8 +204,8 @@ class LineReader:
         if len(text) > MAX_COLUMNS:
             # No number is cut in two.
             text = text[:MAX_COLUMNS].rpartition(" ")[0]
-        for one in self._lines:
-            if one.pattern.mark not in text or (one.line.within and one.line.within != self._section):
+        for mark, within, one in self._marked:
+            if mark not in text or (within and within != self._section):
                 continue
             found = one.find(text)
             if found is None:
@@ -223,21 +228,26 @@ class LineReader:
             labels = {**labels, **own}
             if one.line.holds:
                 self._held = labels
-        time = next(((kind, found[name]) for name, kind in one.times if name in found), None)
-        numbers = (self._read_number(number, found, labels) for number in one.numbers if number.field in found)
-        readings = tuple(reading for reading in numbers if reading is not None)
-        gives = any(what.is_measured or what.time for what in one.line.fields.values())
-        is_mark = not (gives or one.line.section) or (bool(one.line.table) and not found)
-        return LineReadings(readings, labels, time, is_mark, begin, one.line.evaluation, one.place)
+        time = None
+        if one.times:
+            time = next(((kind, found[name]) for name, kind in one.times if name in found), None)
+        readings = [
+            reading
+            for number in one.numbers
+            if number.field in found and (reading := self._read_number(number, found, labels)) is not None
+        ]
+        is_mark = not (one.gives or one.line.section) or (bool(one.line.table) and not found)
+        return LineReadings(tuple(readings), labels, time, is_mark, begin, one.line.evaluation, one.place)
 
     def _read_number(self, number: _Number, found: Mapping[str, str], labels: Mapping[str, str]) -> Reading | None:
         """Returns the number of a field in the signal's unit; None where it has none, as `N/A`."""
         what, text = number.what, found[number.field]
-        value = _to_number(what, text) if text not in what.words else float(what.words[text])
-        factor = 1.0 if text in what.words or what.suffixes else number.factor
+        is_word = text in what.words
+        value = float(what.words[text]) if is_word else _to_number(what, text)
+        factor = 1.0 if is_word or what.suffixes else number.factor
         if value is None:
             return None
-        if number.unit_field in found:
+        if number.unit_field and number.unit_field in found:
             factor = _unit_of_word(number, found)
         elif what.of:
             whole = sum(float(found[name].replace(",", "")) for name in what.of if name in found)
@@ -303,11 +313,19 @@ def _to_number(what: FormatField, text: str) -> float | None:
     return what.complement - number if what.complement else number
 
 
+@cache
+def _part_of(digits: int) -> float:
+    """Returns what the last of so many digits behind the point stands for."""
+    return float(10.0**-digits)
+
+
 def smallest_part(number: str) -> float:
     """Returns what the last digit of a decimal number stands for."""
+    if "e" not in number and "E" not in number:
+        return _part_of(len(number.rstrip("s").partition(".")[2]))
     whole, _, power = number.lower().partition("e")
     digits = whole.rstrip("s").partition(".")[2]
-    return float(10.0 ** -len(digits)) * (10.0 ** int(power) if power.lstrip("+-").isdigit() else 1.0)
+    return _part_of(len(digits)) * (10.0 ** int(power) if power.lstrip("+-").isdigit() else 1.0)
 
 
 def _compile(place: int, line: FormatLine, signals: Mapping[str, Signal]) -> _CompiledLine:
@@ -337,6 +355,7 @@ def _compile(place: int, line: FormatLine, signals: Mapping[str, Signal]) -> _Co
         tuple((name, what.only) for name, what in fields if what.only),
         tuple((name, what.above) for name, what in fields if what.above),
         tuple(numbers),
+        any(what.is_measured or what.time for what in line.fields.values()),
     )
 
 

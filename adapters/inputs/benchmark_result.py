@@ -3,7 +3,7 @@
 Several of them in a folder are one input of kind `benchmark-results`: they are judged against each other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import BufferedReader
 
 from skewscope.adapters.formats.bounds import JSON_BYTES
@@ -85,14 +85,13 @@ def list_messages(data: bytes, name: str, labels: Mapping[str, str]) -> list[Lab
         return []
     times = LineTimes(labels, name, own_time(name))
     reader = MessageReader(name, labels, times)
-    for number, line in enumerate(_lines(data), 1):
+    lines = data.decode("utf-8", "replace").splitlines()
+    wanted = set(reader.select(lines))
+    for number, line in enumerate(lines):
         times.read(line)
-        reader.read_line(number, line)
+        if number in wanted:
+            reader.read_line(number + 1, line)
     return reader.series()
-
-
-def _lines(data: bytes) -> Iterator[str]:
-    yield from data.decode("utf-8", "replace").splitlines()
 
 
 def too_little(results: Sequence[BenchmarkResult], name: str) -> NothingKnownError:

@@ -59,11 +59,13 @@ def add_text(found: RankTexts, file: BinaryIO, name: str, labels: Mapping[str, s
     times = LineTimes(labels, name, own_time(name))
     lines, stacks = StateLines(), StackDumps(name, own_time(name))
     messages = MessageReader(name, labels, times, finds_missing=False)
-    for number, text in _lines(file, name):
-        line = unwrap_record(text)
+    numbered = [(number, unwrap_record(text)) for number, text in _lines(file, name)]
+    wanted = set(messages.select([text for _, text in numbered]))
+    for place, (number, line) in enumerate(numbered):
         lines.read_line(line, times.read(line))
         stacks.read_line(line)
-        messages.read_line(number, line)
+        if place in wanted:
+            messages.read_line(number, line)
     found.states += [*lines.states, *stacks.finish()]
     found.size = max(found.size, lines.size)
     found.messages += messages.series()

@@ -7,7 +7,7 @@ from pathlib import Path
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.log_envelope import unwrap_record
 from skewscope.adapters.inputs.labelled import SeriesCollector
-from skewscope.adapters.inputs.text import TextReader, list_text_lines
+from skewscope.adapters.inputs.text import TextReader, list_text_blocks
 from skewscope.kb.line_patterns import find_fitting_begin
 from skewscope.kb.line_reading import LineReader, LineReadings, line_shapes
 from skewscope.kb.loader import catalogue
@@ -78,9 +78,10 @@ def try_format(chosen: Format, path: Path) -> Iterator[LineTrial]:
     tracer = _SampleTracer(str(path))
     reader, lines = TextReader(str(path), {}, chosen, collector=tracer), LineReader(chosen, catalogue().signals)
     with open_stream(path, keep_prompts=True) as stream:
-        for number, line in list_text_lines(stream, str(path), b"", chosen):
+        blocks = list_text_blocks(stream, str(path), b"", chosen)
+        for number, line in (each for block in blocks for each in zip(*block, strict=True)):
             text = unwrap_record(line)
-            reader.read_line(number, line)
+            reader.read_lines([number], [line])
             if not text.strip():
                 continue
             found = tuple(lines.read(text))

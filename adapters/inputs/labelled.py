@@ -56,6 +56,8 @@ class SeriesCollector:
     """Name for messages."""
     note: str = ""
     _samples: "dict[tuple[str, Labels], tuple[array[float], array[float]]]" = field(default_factory=dict)
+    _by_given: "dict[tuple[Any, ...], tuple[array[float], array[float]]]" = field(default_factory=dict)
+    """The samples of each series by its metric and labels as they were given."""
     _count: int = 0
     _most: int = field(default_factory=SAMPLES.limit)
 
@@ -77,10 +79,13 @@ class SeriesCollector:
         self._count += 1
         if self._count > self._most:
             raise InputError([SAMPLES.problem(self.file, hint="Split it.")])
-        key = metric, tuple(sorted((name, value) for name, value in labels.items() if value))
-        times, values = self._samples.setdefault(key, (array("d"), array("d")))
-        times.append(time)
-        values.append(value)
+        given = metric, *labels.items()
+        samples = self._by_given.get(given)
+        if samples is None:
+            key = metric, tuple(sorted((name, value) for name, value in labels.items() if value))
+            samples = self._by_given[given] = self._samples.setdefault(key, (array("d"), array("d")))
+        samples[0].append(time)
+        samples[1].append(value)
 
     def newest(self, metric: str, labels: Mapping[str, str]) -> float | None:
         """Returns the value of the newest sample of a series; None without one."""

@@ -3,7 +3,7 @@
 The first message of each kind and place is kept as a label of its series: the words are the evidence.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from io import BufferedReader
@@ -11,7 +11,7 @@ from typing import cast
 
 from skewscope.adapters.collectives.rank_state import StateFinding, judge_states
 from skewscope.adapters.collectives.state_lines import StateLines
-from skewscope.adapters.formats.line_filter import select_lines
+from skewscope.adapters.formats.line_filter import PhraseFilter
 from skewscope.adapters.formats.log_envelope import find_host, unwrap_record
 from skewscope.adapters.formats.log_lines import decode_line
 from skewscope.adapters.inputs.file_origin import find_node, find_server
@@ -44,26 +44,22 @@ class MessageReader:
     finds_missing: bool = True
     """Whether it gives who is missing in a collective as well, by the lines of this file alone."""
     _states: StateLines = field(default_factory=StateLines)
-    _waiting: list[tuple[int, str, float]] = field(default_factory=list)
-    """Lines that are not looked at yet: number, text, time."""
     _messages: dict[tuple[str, Labels], "_Message"] = field(default_factory=dict)
     _retracted: list[FoundEvent] = field(default_factory=list)
 
-    def read_line(self, number: int, text: str) -> None:
-        """Takes a line in; the times have read it before."""
-        self._waiting.append((number, text, self.times.now))
-        if len(self._waiting) >= BATCH_LINES:
-            self._count_waiting()
+    def __post_init__(self) -> None:
+        known = known_events()
+        self._filter = PhraseFilter(known.phrases, known.some_words)
 
-    def _count_waiting(self) -> None:
-        """Counts the messages of the lines that were taken in."""
-        known, waiting = known_events(), self._waiting
-        self._waiting = []
-        for place in select_lines(known.some_words, [text for _, text, _ in waiting]):
-            number, text, time = waiting[place]
-            self._states.read_line(text, time)
-            for found in known.compare(text):
-                self._count(found, number, text, time)
+    def select(self, lines: Sequence[str]) -> list[int]:
+        """Returns the places of the lines that may have messages: those that `read_line` must get."""
+        return self._filter.select(lines)
+
+    def read_line(self, number: int, text: str) -> None:
+        """Counts the messages of a line that was selected; the times have read it before."""
+        self._states.read_line(text, self.times.now)
+        for found in known_events().compare(text):
+            self._count(found, number, text, self.times.now)
 
     def _count(self, found: FoundEvent, number: int, text: str, time: float) -> None:
         if found.is_retraction:
@@ -91,7 +87,6 @@ class MessageReader:
     @property
     def remarks(self) -> list[str]:
         """What was written that says nothing by itself, each message once."""
-        self._count_waiting()
         return sorted({one.event.name for one in self._messages.values() if not one.event.is_reported})
 
     @property
@@ -104,7 +99,6 @@ class MessageReader:
 
     def _valid(self) -> Iterator[tuple[dict[str, str], "_Message"]]:
         """Yields the messages with their places, without those that another one says mean nothing."""
-        self._count_waiting()
         void = {one.event.id for one in self._retracted if one.voids}
         retracted = [one for one in self._retracted if one.event.id not in void]
         for (_, place), message in self._messages.items():
@@ -153,6 +147,8 @@ class _MarkedLines:
         self._file = file
         self._waiting: list[str] = []
         self._kept: list[str] = []
+        known = known_events()
+        self._filter = PhraseFilter(known.phrases, known.some_words)
 
     def readline(self, size: int = -1) -> bytes:
         """Returns the next line, as the stream does."""
@@ -164,7 +160,7 @@ class _MarkedLines:
 
     def _keep(self) -> None:
         lines, self._waiting = self._waiting, []
-        places = select_lines(known_events().some_words, lines)
+        places = self._filter.select(lines)
         self._kept += [lines[place] for place in places[: MAX_MESSAGES - len(self._kept)]]
 
     def __getattr__(self, name: str) -> object:

@@ -42,6 +42,8 @@ BEFORE = 20
 """Characters in front of it that are looked at."""
 EVALUATION = re.compile(rf"\b{EVALUATED}\b[^\[]{{0,20}}(?:\[ *\d{{1,9}}\])?\[ *\d{{1,12}}/\d{{1,12}}\b", re.IGNORECASE)
 """How far an evaluation is."""
+EVALUATION_MARK = r"\[ *[0-9]+/[0-9]"
+"""Each line that it matches has this; without groups and look-arounds."""
 EVALUATION_COLUMN = 200
 """Characters of a line in which that stands."""
 
@@ -135,9 +137,8 @@ class StepLines:
     _evaluated: int | None = None
     """Step before whose line an evaluation was: its time contains that."""
 
-    def read(self, line: LogLine, found: LineReadings) -> None:
-        """Adds what a line of the format says."""
-        parts = found.steps()
+    def read(self, line: LogLine, found: LineReadings, parts: Mapping[str, Reading]) -> None:
+        """Adds what a line of the format says; `parts` are those of the step."""
         if found.evaluation:
             self._evaluate(line, parts, found.evaluation)
         elif NO_TRAINING.search(line.text, max(found.begin - BEFORE, 0), found.begin):

@@ -4,6 +4,7 @@ The format of a file is the one that has the most lines at its begin; the label 
 Formats with a `kind` of their own are read as inputs of that kind, such as `step-log`, in the same way.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -11,8 +12,9 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.bounded_json import count_parts
 from skewscope.adapters.formats.bounds import PARTS
+from skewscope.adapters.formats.line_filter import select_lines
 from skewscope.adapters.formats.log_envelope import unwrap_record
-from skewscope.adapters.formats.log_lines import decode_head, read_block_lines
+from skewscope.adapters.formats.log_lines import decode_head, read_blocks
 from skewscope.adapters.inputs import tqdm_log
 from skewscope.adapters.inputs.counter_dumps import UNNAMED_DEVICE, parse_dump_name
 from skewscope.adapters.inputs.file_origin import OWN_TIME, find_node, find_server, join_notes, own_time
@@ -23,7 +25,7 @@ from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, metric_o
 from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.request_lines import RequestLines
 from skewscope.adapters.inputs.request_rows import RequestCollector
-from skewscope.adapters.inputs.step_lines import StepLines
+from skewscope.adapters.inputs.step_lines import EVALUATION_MARK, StepLines
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
 from skewscope.adapters.mapping.entities import DEVICE_LABELS, ENTITY_KINDS
@@ -81,13 +83,15 @@ def read_kind(kind: str, file: BinaryIO, name: str, labels: Mapping[str, str]) -
     reader = TextReader(name, labels, chosen, [note])
     for line in decode_head(head):
         reader.times.learn_year(line)
-    for number, text in list_text_lines(file, name, head, chosen):
-        reader.read_line(number, text)
+    for numbers, lines in list_text_blocks(file, name, head, chosen):
+        reader.read_lines(numbers, lines)
     return reader.series()
 
 
-def list_text_lines(file: BinaryIO, name: str, head: bytes, one: Format | None) -> Iterator[tuple[int, str]]:
-    """Yields (number, text) of the lines of a text, or of those that the values of a document give.
+def list_text_blocks(
+    file: BinaryIO, name: str, head: bytes, one: Format | None
+) -> Iterator[tuple[Sequence[int], Sequence[str]]]:
+    """Yields (numbers, texts) of the lines of a text, many at a time, or of those that the values of a document give.
 
     Args:
         file: the text.
@@ -99,13 +103,14 @@ def list_text_lines(file: BinaryIO, name: str, head: bytes, one: Format | None) 
         InputError: it is too large.
     """
     if one is None or not one.document:
-        yield from read_block_lines(file, name, head)
+        yield from read_blocks(file, name, head)
         return
     data = head + file.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
         raise InputError([Problem(name, 0, "", f"more than {MAX_DOCUMENT_BYTES} bytes", "a smaller document")])
     PARTS.check(name, count_parts(data))
-    yield from enumerate(list_lines(one, data.decode("utf-8", "replace")), 1)
+    lines = list_lines(one, data.decode("utf-8", "replace"))
+    yield range(1, len(lines) + 1), lines
 
 
 @cache
@@ -135,6 +140,13 @@ class TextReader:
             steps = StepReader(self._collector, self._place["group"])
             self._steps = StepLines(self.file, self.labels, steps, self._add)
         self._requests = RequestLines(RequestCollector(self.file, self.labels, undated_end=own_time(self.file) or 1.0))
+        marks = self._lines.marks if self._lines else ()
+        also = (EVALUATION_MARK,) if self._steps else ()
+        self._marks = "|".join([*map(re.escape, marks), *also]) if marks else ""
+        """An expression that each line has that is read; '' where any may be."""
+        lines = self.format.lines if self.format else ()
+        self._has_clock = any(what.step in CLOCK_PARTS for line in lines for what in line.fields.values())
+        """Whether lines say the time since the job began."""
         self._messages = MessageReader(self.file, self.labels, self.times)
         self._sums: dict[tuple[str, tuple[tuple[str, str], ...], float], float] = {}
         self._counted: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[float, float]] = {}
@@ -155,18 +167,50 @@ class TextReader:
             else ({}, "")
         )
 
-    def read_line(self, number: int, text: str) -> None:
-        """Adds what a line says."""
-        self._last_line, text = number, unwrap_record(text)
-        time = None if self.format and self.format.document else self.times.find(text)
-        if self._steps and time is not None:
-            self._steps.steps.stamp = time
-        found = tuple(self._lines.read(text)) if self._lines else ()
+    def read_lines(self, numbers: Sequence[int], lines: Sequence[str]) -> None:
+        """Adds what lines that follow one another say; `numbers` are theirs in the file."""
+        texts = [unwrap_record(line) for line in lines]
+        messages, last = set(self._messages.select(texts)), -1
+        for place in sorted(messages.union(self._select(texts))):
+            text, number = texts[place], numbers[place]
+            time = self._find_time(text)
+            if time is None:
+                self._find_earlier(texts, last + 1, place)
+            elif self._steps:
+                self._steps.steps.stamp = time
+            self._read_line(LogLine(number, text, time))
+            if place in messages:
+                self._messages.read_line(number, text)
+            last = place
+        self._find_earlier(texts, last + 1, len(texts))
+        self._last_line = numbers[-1] if numbers else self._last_line
+
+    def _select(self, texts: Sequence[str]) -> Sequence[int]:
+        """Returns the places of lines that the format or the steps of a job may need; others say times at most."""
+        if self._lines is None:
+            return ()
+        if not self._marks:
+            return range(len(texts))
+        return select_lines((self._marks,), texts)
+
+    def _find_time(self, text: str) -> float | None:
+        """Returns the time that a line begins with; the times of a document are values like any other."""
+        return None if self.format and self.format.document else self.times.find(text)
+
+    def _find_earlier(self, texts: Sequence[str], begin: int, end: int) -> None:
+        """Takes the newest time of lines that say nothing else."""
+        for place in range(end - 1, begin - 1, -1):
+            if (time := self._find_time(texts[place])) is not None:
+                if self._steps:
+                    self._steps.steps.stamp = time
+                return
+
+    def _read_line(self, line: LogLine) -> None:
+        found = tuple(self._lines.read(line.text)) if self._lines else ()
         if self._steps:
-            self._read_steps(LogLine(number, text, time), found)
+            self._read_steps(line, found)
         elif found:
-            self._read_numbers(LogLine(number, text, time), found)
-        self._messages.read_line(number, text)
+            self._read_numbers(line, found)
 
     def _read_numbers(self, line: LogLine, found: Sequence[LineReadings]) -> None:
         for each in found:
@@ -188,27 +232,26 @@ class TextReader:
         assert self._steps is not None
         if not found:
             self._steps.read_other(line)
-        for each in [one for one in found if one.evaluation] or found:
+        for each in found if len(found) == 1 else [one for one in found if one.evaluation] or found:
             if each.time is not None:
                 line = line._replace(time=self.times.set(*each.time))
-            if self._is_damaged(line.text, each):
+            parts = each.steps()
+            if self._is_damaged(line.text, parts):
                 self._steps.count_damage(line)
                 continue
-            if each.evaluation or each.steps():
-                self._steps.read(line, each)
+            if each.evaluation or parts:
+                self._steps.read(line, each, parts)
                 continue
             has_steps = self._steps.steps.step is not None
             time = line.time if line.time is not None else self._steps.steps.time if has_steps else self.times.now
             for one in each.readings:
                 self._add(one, time, line)
 
-    def _is_damaged(self, text: str, found: LineReadings) -> bool:
+    def _is_damaged(self, text: str, parts: Mapping[str, Reading]) -> bool:
         """Returns whether a line of a step lacks its time or its end, where each one has the time since a job began."""
-        assert self.format is not None
-        parts = {what.step for line in self.format.lines for what in line.fields.values()}
-        if not CLOCK_PARTS & parts or "number" not in found.steps():
+        if not self._has_clock or "number" not in parts:
             return False
-        return not CLOCK_PARTS & found.steps().keys() or (text.startswith("{") and not text.endswith("}"))
+        return not CLOCK_PARTS & parts.keys() or (text.startswith("{") and not text.endswith("}"))
 
     def _add(self, one: Reading, time: float, line: LogLine) -> None:
         labels = {**self._place, **one.labels} if one.labels else self._place
