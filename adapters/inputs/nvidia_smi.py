@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.formats.log_lines import decode_head, read_block_lines
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
 from skewscope.adapters.inputs.counter_dumps import READING_S
 from skewscope.adapters.inputs.file_origin import OWN_TIME, find_node, join_notes, own_time
@@ -132,6 +132,16 @@ class CsvReader:
     """Time of each row whose GPU no column names."""
     first_close: int = 0
     """Line of the first of them that may be of the poll of the row before it; 0 without any."""
+    _timed: int = -1
+    """Place of the column with the time of a row; -1 for none."""
+    _identity: list[tuple[str, int]] = field(default_factory=list)
+    """Labels of a row, and the place of the column of each; -1 for none."""
+    _reasons: list[tuple[int, int]] = field(default_factory=list)
+    """Places of the columns with one reason each, and the bit of that."""
+    _measured: list[tuple[int, Column]] = field(default_factory=list)
+    """Columns of numbers, with their places."""
+    _newest: tuple[str, float | None] = ("", None)
+    """Text and time of the newest row."""
 
     def count_message(self, number: int, text: str) -> None:
         """Counts a line that the program wrote in place of rows: there is no sample then."""
@@ -169,33 +179,37 @@ class CsvReader:
         Raises:
             InputError: its time or GPU is missing.
         """
-        known = {column.name: cell for column, cell in zip(self.columns, cells, strict=True)}
-        time = find_stamp(known[TIME], self.offset) if TIME in known else self._next_time(known)
+        time = self._stamp(cells[self._timed]) if self._timed >= 0 else self._next_time(cells)
         if time is None:
-            raise self.input_error(
-                number, f"the timestamp {known['timestamp']!r:.40}", "one such as 2026/11/22 10:00:00.123"
-            )
+            found = f"the timestamp {cells[self._timed]!r:.40}"
+            raise self.input_error(number, found, "one such as 2026/11/22 10:00:00.123")
         if not self.polls or time - self.polls[-1] > POLL_S:
             self.polls.append(time)
         elif self.is_of_one_gpu:
             self.first_close = self.first_close or number
         if self.is_of_one_gpu:
             self.times.append(time)
-        place = {label: known.get(name, "") for name, label in IDENTITY.items()}
+        place = {label: cells[at] if at >= 0 else "" for label, at in self._identity}
         place["gpu"] = place["gpu"] or (ONLY_GPU if self.is_of_one_gpu else "")
         place["node"] = place["node"] or self.node
         self.nodes.add(place["node"])
         self.rows += 1
-        mask = read_reasons(self.columns, cells)
+        mask = read_reasons(self._reasons, cells) if self._reasons else None
         if mask is not None:
             self.collector.add(REASONS, place, time, mask, number)
-        for column, cell in zip(self.columns, cells, strict=True):
-            if column.name not in IDENTITY and not is_reason(column) and (found := parse_cell(column, cell)):
-                metric, value = found
-                self.collector.add(metric, place, time, value, number)
+        for at, column in self._measured:
+            if found := parse_cell(column, cells[at]):
+                self.collector.add(found[0], place, time, found[1], number)
 
-    def _next_time(self, known: Mapping[str, str]) -> float:
+    def _stamp(self, text: str) -> float | None:
+        """Returns the time of a row, seconds since 1970; rows of one poll have the same."""
+        if text != self._newest[0]:
+            self._newest = text, find_stamp(text, self.offset)
+        return self._newest[1]
+
+    def _next_time(self, cells: Sequence[str]) -> float:
         """Returns the time of a row without one: a GPU that comes again begins the next poll."""
+        known = {column.name: cell for column, cell in zip(self.columns, cells, strict=True)}
         gpu = next((known[name] for name in GPU_COLUMNS if known.get(name)), ONLY_GPU)
         self.untimed.append(set() if not self.untimed or gpu in self.untimed[-1] else self.untimed.pop())
         self.untimed[-1].add(gpu)
@@ -235,6 +249,15 @@ class CsvReader:
             replace(column, name=other) if (other := SUBSTITUTES.get(column.name)) and other not in names else column
             for column in columns
         ]
+        places = {column.name: at for at, column in enumerate(self.columns)}
+        self._timed = places.get(TIME, -1)
+        self._identity = [(label, places.get(name, -1)) for name, label in IDENTITY.items()]
+        self._reasons = find_reasons(self.columns)
+        self._measured = [
+            (at, column)
+            for at, column in enumerate(self.columns)
+            if column.name not in IDENTITY and not is_reason(column)
+        ]
 
 
 def are_even(times: Sequence[float]) -> bool:
@@ -267,19 +290,20 @@ def is_reason(column: Column) -> bool:
     return bool(match and match["reason"] in REASON_BITS)
 
 
-def read_reasons(columns: Sequence[Column], cells: Sequence[str]) -> float | None:
-    """Returns the mask of the reasons that hold a clock down, from columns of one reason each; None without any.
+def find_reasons(columns: Sequence[Column]) -> list[tuple[int, int]]:
+    """Returns the places of the columns that have one reason each, and the bits of those in the mask of all reasons.
 
     A log that has the mask itself gives that.
     """
     if any(column.name == "clocks_event_reasons.active" for column in columns):
-        return None
-    named = ((REASON.fullmatch(column.name), cell) for column, cell in zip(columns, cells, strict=True))
-    known = [
-        (REASON_BITS[match["reason"]], FLAGS[cell])
-        for match, cell in named
-        if match and match["reason"] in REASON_BITS and cell in FLAGS
-    ]
+        return []
+    matches = [(at, REASON.fullmatch(column.name)) for at, column in enumerate(columns)]
+    return [(at, REASON_BITS[match["reason"]]) for at, match in matches if match and match["reason"] in REASON_BITS]
+
+
+def read_reasons(reasons: Sequence[tuple[int, int]], cells: Sequence[str]) -> float | None:
+    """Returns the mask of the reasons that hold a clock down; None where no cell says whether one does."""
+    known = [(bit, FLAGS[cells[at]]) for at, bit in reasons if cells[at] in FLAGS]
     return float(sum(bit for bit, is_active in known if is_active)) if known else None
 
 
@@ -323,7 +347,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     if query := labels.get("query"):
         reader.take_header(0, [Column(ALIASES.get(cell, cell)) for cell in split_cells(query)])
     last = 0
-    for number, text in read_lines(file, name):
+    for number, text in read_block_lines(file, name):
         if text:
             _read_line(reader, number, text)
             last = number
