@@ -181,8 +181,8 @@ class CsvReader:
         """
         time = self._stamp(cells[self._timed]) if self._timed >= 0 else self._next_time(cells)
         if time is None:
-            found = f"the timestamp {cells[self._timed]!r:.40}"
-            raise self.input_error(number, found, "one such as 2026/11/22 10:00:00.123")
+            what = f"the timestamp {cells[self._timed]!r:.40}"
+            raise self.input_error(number, what, "one such as 2026/11/22 10:00:00.123")
         if not self.polls or time - self.polls[-1] > POLL_S:
             self.polls.append(time)
         elif self.is_of_one_gpu:
