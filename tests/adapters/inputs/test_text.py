@@ -255,7 +255,7 @@ def test_a_text_that_has_nothing_to_judge_is_read_and_said_to_be_too_little(tmp_
         draft_recording([file])
     done = CliRunner().invoke(cli, ["diagnose", str(file), "--no-progress"])
     assert (done.exit_code, done.stdout) == (3, "")
-    assert "1 lines of log of nccl" in done.stderr
+    assert "1 lines of log of NCCL" in done.stderr
 
 
 def test_a_state_that_is_no_trouble_is_no_event():
