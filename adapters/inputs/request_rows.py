@@ -15,7 +15,7 @@ import numpy as np
 from skewscope.adapters.formats.bounds import SAMPLES, SERIES
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.inputs.file_origin import check_size, find_server, join_notes
-from skewscope.adapters.inputs.labelled import LabelledSeries
+from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
@@ -72,6 +72,14 @@ def outcome_of(code: int) -> int:
     return REFUSED if code >= 400 else OK
 
 
+GROWING_PARTS = 8
+"""Parts of the requests, by arrival, of which each has a later first token than the one before where a queue grows: by
+chance that is one case in 40,320..."""
+LEAST_GROWTH = 2.0
+"""...and the last one by so many times the first."""
+MIN_IN_PART = 5
+"""Requests of a part whose median is compared."""
+QUEUE_METRIC = "skewscope_event_bench_requests_queue"
 COLUMNS = ("server", "arrival", "end", "outcome", "ttft", "prompt_tokens", "output_tokens", "tpot", *PARTS)
 """Of the table of all requests; the server by its number."""
 MAX_SERIES = 24
@@ -135,13 +143,18 @@ class RequestCollector:
         servers = {name: number for name, number in self._servers.items() if name or len(self._servers) == 1}
         times = _sample_times(columns["arrival"], columns["end"])
         SAMPLES.check(self.file, len(servers) * MAX_SERIES * len(times))
+        waits = SeriesCollector(self.file)
+        for server, number in servers.items():
+            if message := _ServerRequests(table[columns["server"] == number], times).growing_wait():
+                labels = {**({"instance": server} if server else place), "message": message}
+                waits.add(QUEUE_METRIC, labels, float(columns["end"].max()), 1.0)
         note = join_notes(
             "" if any(servers) else unnamed,
             *self.notes,
             "" if self._is_dated else UNDATED,
             f"{self.left_out} rows without valid times are left out" if self.left_out else "",
         )
-        return [
+        return waits.series() + [
             LabelledSeries(f"skewscope_{metric}", tuple(sorted(labels.items())), times, values, note)
             for server, number in sorted(servers.items())
             for labels in [{"instance": server} if server else place]
@@ -177,6 +190,11 @@ def _sample_times(arrivals: F64, ends: F64) -> F64:
     return np.asarray(begin + period * np.arange(count), np.float64)
 
 
+def _medians(values: F64) -> F64:
+    """Returns [part] the medians of parts of values, one after another."""
+    return np.array([np.median(part) for part in np.array_split(values, GROWING_PARTS)])
+
+
 @dataclass(frozen=True)
 class _ServerRequests:
     """The requests of one server, counted at the times of samples."""
@@ -208,6 +226,22 @@ class _ServerRequests:
         # As a server counts it: one observation for each token, so that a single request says much.
         per_token, tokens = self._time_per_token(arrival, end, first), self._column("output_tokens") - 1
         yield from self._histogram("serve_itl", end, np.where(is_answered & (tokens > 0), per_token, NAN), tokens)
+
+    def growing_wait(self) -> str:
+        """Returns that the first token comes later and later, '' where it does not, or where prompts grow as well."""
+        arrival, first, prompts = (self._column(name) for name in ("arrival", "ttft", "prompt_tokens"))
+        known = np.isfinite(first) & (self._column("outcome") == OK)
+        order = np.argsort(arrival[known], kind="stable")
+        if len(order) < GROWING_PARTS * MIN_IN_PART:
+            return ""
+        waits, lengths = (_medians(each[known][order]) for each in (first, prompts))
+        # Requests that are sorted by length wait for their own prompts.
+        if np.any(np.diff(waits) <= 0) or waits[-1] < LEAST_GROWTH * waits[0] or np.all(np.diff(lengths) > 0):
+            return ""
+        return (
+            f"Requests wait before they are computed: the first token comes after {waits[0]:.3g} s in the first eighth "
+            f"of the requests, and after {waits[-1]:.3g} s in the last one, growing all the time"
+        )
 
     def _column(self, name: str) -> F64:
         column: F64 = self.table[:, COLUMNS.index(name)]

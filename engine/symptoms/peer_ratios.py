@@ -42,6 +42,8 @@ MIN_FIRST_SIZE = 3
 """...of one of so many members at least: of two, nothing says which one is odd."""
 FIRST_KINDS = frozenset({"replica", "rank"})
 """Places that have the same work by what they are; GPUs of one node may be used by different programs."""
+STANDING_LATENCY = 3.0
+"""The same of the latency of replicas, whose requests differ in length (judgement)."""
 STANDING_RUN = 5
 """Samples in a row at that ratio."""
 MIN_MOVING_SIZE = 4
@@ -84,7 +86,8 @@ class PeerRatios(SeriesDetector):
         self._distinct_new: Mask = np.empty(0, bool)
         self._standing = np.empty(0, np.int32)
         self._standing_since = np.empty(0)
-        self._may_stand: Mask = np.empty(0, bool)
+        self._standing_ratio = np.empty(0)
+        """[pair] the ratio at which it is odd without ever having been otherwise; infinite where it never is."""
         self._may_be_late: Mask = np.empty(0, bool)
         """[pair] whether one step counts."""
         self._late_since = np.empty(0)
@@ -123,7 +126,9 @@ class PeerRatios(SeriesDetector):
         at = cells.pair_cell
         self.compared = cells.compared
         self._compared_pairs = np.flatnonzero(self.compared)
-        self._is_distinct, self._may_stand = is_distinct[at], stands[at]
+        of_replicas = [one.role == "latency" and cells.places[n].kind == "replica" for n, one in enumerate(judged)]
+        standing = np.where(stands, STANDING_RATIO, np.where(np.array(of_replicas, bool), STANDING_LATENCY, np.inf))
+        self._is_distinct, self._standing_ratio = is_distinct[at], standing[at]
         self._follows_load = np.array([one.role in LOAD_ROLES for one in judged], bool)[at]
         self._is_count = np.array(
             [one.role == "workload" and cells.signals[n].type == "gauge" for n, one in enumerate(judged)], bool
@@ -223,8 +228,8 @@ class PeerRatios(SeriesDetector):
 
     def _count_standing(self, pairs: Index, ratio: F64, t: float) -> None:
         limits = self.shifts.limits
-        odd = (ratio >= STANDING_RATIO) & limits.up[pairs] | (ratio <= 1 / STANDING_RATIO) & limits.down[pairs]
-        odd &= self._may_stand[pairs]
+        least = self._standing_ratio[pairs]
+        odd = (ratio >= least) & limits.up[pairs] | (ratio <= 1 / least) & limits.down[pairs]
         first = odd & (self._standing[pairs] == 0)
         self._standing_since[pairs[first]] = t
         self._standing[pairs] = np.where(odd, self._standing[pairs] + 1, 0)

@@ -1,5 +1,7 @@
 """Outputs of commands and logs as people have them: what each answers, with what is wrong and without it."""
 
+import random
+
 import pytest
 
 from skewscope.adapters.inputs.draft_recording import draft_recording
@@ -102,3 +104,38 @@ GPU3   XGMI         {x}         XGMI         0
 )
 def test_connections_of_gpus(tmp_path, text, wanted):
     assert answer(tmp_path, text) == wanted
+
+
+def nginx(slow, requests=600):
+    """Returns an access log of four upstreams, of which one takes so many times as long."""
+    jitter, lines = random.Random(3), []
+    for n in range(requests):
+        took = jitter.uniform(0.6, 0.9) * (slow if n % 4 == 2 else 1)
+        clock = f"{10 + n // 1800:02}:{n // 30 % 60:02}:{2 * n % 60:02}"
+        call = '"POST /v1/chat/completions HTTP/1.1" 200 512 "-" "-"'
+        lines.append(f"10.0.0.9 - - [22/Nov/2026:{clock} +0000] {call} rt={took:.3f} ua=10.0.0.2{n % 4}:8000\n")
+    return "".join(lines)
+
+
+def rows(wait, prompt=0):
+    """Returns a table of requests, of which each waits longer, and has a longer prompt, than the one before."""
+    jitter, lines = random.Random(3), ["start_time,end_time,ttft,prompt_tokens,output_tokens,status,replica"]
+    for n in range(300):
+        first, start = jitter.uniform(0.2, 0.25) + n * wait, 1795341600 + n * 0.8
+        lines.append(f"{start:.3f},{start + first + 2.56:.3f},{first:.3f},{512 + n * prompt},128,200,chat-0")
+    return "\n".join([*lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        pytest.param(nginx(1), ALL_CLEAR, id="upstreams alike"),
+        pytest.param(nginx(1.6), ALL_CLEAR, id="one somewhat slower"),
+        pytest.param(nginx(7), {"slow-responses skewscope-10.0.0.22"}, id="one seven times as slow from the first on"),
+        pytest.param(rows(0), ALL_CLEAR, id="requests that do not wait"),
+        pytest.param(rows(0.04), {"growing-queue skewscope-chat-0"}, id="requests that wait longer and longer"),
+        pytest.param(rows(0.04, prompt=20), ALL_CLEAR, id="requests sorted by length"),
+    ],
+)
+def test_rows_of_requests(tmp_path, text, wanted):
+    assert answer(tmp_path, text, "a.csv" if text.startswith("start") else "a.log") == wanted
