@@ -6,6 +6,7 @@ import pytest
 
 from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.runtime.replay import replay
+from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, NothingKnownError
 
 TOO_LITTLE, REFUSED, ALL_CLEAR = "too little", "refused", "all clear"
@@ -139,3 +140,8 @@ def rows(wait, prompt=0):
 )
 def test_rows_of_requests(tmp_path, text, wanted):
     assert answer(tmp_path, text, "a.csv" if text.startswith("start") else "a.log") == wanted
+
+
+def test_a_summary_of_kernels_is_too_little(tmp_path):
+    for sample in catalogue().formats["nsys-stats"].samples:
+        assert answer(tmp_path, sample.lines, "kernels.csv") == TOO_LITTLE
