@@ -14,6 +14,7 @@ from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.cell_values import to_number, to_time
 from skewscope.adapters.inputs.file_origin import own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
+from skewscope.adapters.inputs.messages import with_messages
 from skewscope.adapters.inputs.request_fields import READ_ONLY, meaning_of, server_name
 from skewscope.adapters.inputs.request_rows import NAN, RequestCollector, ServedRequest, outcome_of
 from skewscope.adapters.inputs.text_times import LineTimes
@@ -185,7 +186,7 @@ def _untimed(time: float, match: LineMatch) -> ServedRequest:
 
 READER = artefact_reader(
     "access log of nginx, Apache, Traefik, Envoy, HAProxy or uvicorn",
-    read_series,
+    with_messages(read_series),
     recognise,
     placed_by_name=True,
     is_fallback=True,  # servers write lines for requests between their own, which say more
