@@ -14,7 +14,7 @@ from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator
 from skewscope.engine.features.evaluator import unit_of
 from skewscope.engine.features.transfer import transfer_features
 from skewscope.engine.incidents.alerts import EvidenceSpec, RuleInfo
-from skewscope.engine.incidents.confidence import Calibration, load_calibration
+from skewscope.engine.incidents.confidence import Calibration, load_calibration, prior_log_odds
 from skewscope.engine.incidents.state import IncidentTiming
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.incidents.tracker import order_for_contract as order_incidents
@@ -132,12 +132,18 @@ class Engine:
         self._join = WireJoin(topology, tick)
         self._rules = RuleDetector(rules, catalogue, topology, tick, [self._join], {*judged, *also_read})
         self.rules: Mapping[str, Rule] = self._rules.rules
-        infos = {rule.id: build_rule_info(rule, calibration) for rule in self.rules.values()}
+        known = calibration or load_calibration()
+        prevalence = {id_: each.prevalence for id_, each in catalogue.conditions.items()}
+        infos = {
+            rule.id: build_rule_info(rule, prevalence.get(rule.condition, ""), known) for rule in self.rules.values()
+        }
         timing = IncidentTiming(tick_s=tick)
         self._series = SeriesDetectors(self._rules.series_state, topology) if symptoms else None
         self._detectors: tuple[FindingDetector, ...] = (self._rules, *(self._series.all if self._series else ()))
         cells = self._series.cells if self._series is not None else None
-        self._tracker = IncidentTracker(infos, catalogue, topology, policies, timing, self._join, cells=cells)
+        self._tracker = IncidentTracker(
+            infos, catalogue, topology, policies, timing, self._join, cells=cells, calibration=known
+        )
 
     def step(
         self,
@@ -340,8 +346,8 @@ class Engine:
         return found[:-1]
 
 
-def build_rule_info(rule: Rule, calibration: Calibration | None = None) -> RuleInfo:
-    """Builds what incidents need of a rule: its evidence, the unit of its impact, its calibration."""
+def build_rule_info(rule: Rule, prevalence: str = "", calibration: Calibration | None = None) -> RuleInfo:
+    """Builds what incidents need of a rule: its evidence, the unit of its impact, its prior and calibration."""
     items = tuple(
         EvidenceSpec(
             e.name,
@@ -356,5 +362,13 @@ def build_rule_info(rule: Rule, calibration: Calibration | None = None) -> RuleI
     )
     unit = format_dimension(rule.impact.dimension) if rule.impact else "1"
     return RuleInfo(
-        rule.id, rule.condition, items, rule.hash, rule.impact_metric, unit, calibration or load_calibration()
+        rule.id,
+        rule.condition,
+        items,
+        rule.hash,
+        rule.impact_metric,
+        unit,
+        rule.fire.score,
+        prior_log_odds(prevalence),
+        calibration or load_calibration(),
     )

@@ -130,7 +130,12 @@ ENGINE_TOOLS = {
         "engine.ingest.series_state",
     },
     # A comparison of two measurements ranks causes as those of symptoms are.
-    "adapters/comparison": {"engine.attribution.likely_causes", "engine.model.finding"},
+    "adapters/comparison": {
+        "engine.attribution.posterior",
+        "engine.attribution.signature_evidence",
+        "engine.incidents.confidence",
+        "engine.model.finding",
+    },
     # Commands for authors of rules and policies.
     "tui/cli": {"engine.casetest", "engine.advice.policy_lint"},
     "tui/render": {"engine.casetest"},

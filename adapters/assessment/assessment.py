@@ -1,11 +1,12 @@
 """The whole assessment: single faults, fault pairs, quiet fleets, reduced telemetry, and recordings."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
-from skewscope.adapters.assessment.calibration_fit import fit_calibration, fit_scale, to_log_odds
+from skewscope.adapters.assessment.calibration_fit import fit_calibration
+from skewscope.adapters.assessment.reliability import RootSample, fit_posterior, root_samples
 from skewscope.adapters.assessment.runner import AssessmentRun, RunOptions, replay_all, run_all, run_variants
 from skewscope.adapters.assessment.scenarios import (
     QUIET_DURATION,
@@ -17,7 +18,7 @@ from skewscope.adapters.assessment.scenarios import (
 from skewscope.adapters.assessment.score import AssessmentScore, calibration_samples, score_runs
 from skewscope.adapters.assessment.vantages import FULL_VANTAGE, VANTAGES
 from skewscope.engine.attribution.cause_graph import CauseGraph
-from skewscope.engine.incidents.confidence import Calibration
+from skewscope.engine.incidents.confidence import Calibration, load_calibration
 from skewscope.kb.loader import catalogue
 
 DAY = 86400.0
@@ -29,6 +30,8 @@ MANY_NODE_DAYS, LARGE_FLEET = 20.0, 2048
 """Quiet node-days from which on large fleets are used, and their size: a node of a large fleet is cheaper."""
 CONDITIONS_PER_PAIR = 3
 """Conditions per pair of faults."""
+SIMULATED = "simulated"
+"""Origin of generated telemetry."""
 Progress = Callable[[str, float], None]
 
 
@@ -107,20 +110,33 @@ def _quiet_scenarios(order: AssessmentOptions, faulty: Sequence[Scenario]) -> li
     ]
 
 
-def calibrate(order: AssessmentOptions, tell: Progress | None = None) -> Calibration:
-    """Fits confidence to the faults and quiet fleets of an assessment: first per rule, then for roots."""
+def calibrate(
+    order: AssessmentOptions, recordings: Sequence[Path] = (), tell: Progress | None = None
+) -> tuple[Calibration, dict[str, list[RootSample]]]:
+    """Fits confidence to simulated faults and quiet fleets, and to labelled recordings.
+
+    First the biases of rules, on the simulated ones alone; then the scaling of distributions, on other seeds of these
+    and on the recordings. Returns the calibration, and the samples of its second step by origin.
+    """
     say = tell or (lambda _what, _share: None)
     say("calibration of rules", 0.0)
     first = fit_calibration(calibration_samples(_training_runs(order, None), CauseGraph(catalogue())))
-    say("calibration of roots", 0.5)
-    sure = score_runs(
-        _training_runs(AssessmentOptions(order.conditions, order.severities, order.seed + 500), first)
-    ).root_outcomes
-    shift, scale = fit_scale([to_log_odds(confidence) for confidence, _ in sure], [right for _, right in sure])
+    say("calibration of distributions", 0.4)
+    others = AssessmentOptions(order.conditions, order.severities, order.seed + 500)
+    samples = {SIMULATED: list(root_samples(_training_runs(others, first), first))}
+    say("recordings", 0.8)
+    for path, run in zip(recordings, replay_all(recordings, order.workers), strict=True):
+        samples.setdefault(origin_of(path), []).extend(root_samples([run], load_calibration()))
     nodes, count = order.nodes, len(order.conditions)
     of = f"simulated fleets of {nodes} nodes, {count} conditions, seeds {order.seed} and {order.seed + 500}"
+    of += f"; {len(recordings)} recordings of {len(samples) - 1} origins" if recordings else ""
     say("done", 1.0)
-    return Calibration(first.shift, first.scale, first.rules, shift, scale, of)
+    return replace(fit_posterior(samples, first), of=of), samples
+
+
+def origin_of(path: Path) -> str:
+    """Returns the origin of a recording: its name up to the first '-', in its folder."""
+    return f"{path.resolve().parent.name}/{path.resolve().name.partition('-')[0]}"
 
 
 def _training_runs(order: AssessmentOptions, worth: Calibration | None) -> list[AssessmentRun]:

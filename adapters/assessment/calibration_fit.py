@@ -1,17 +1,16 @@
 """Fits the calibration of confidence to labelled telemetry (`skewscope assess --calibrate`).
 
-Each rule's log-odds become `shift + scale * log-odds + bias of the rule`, as in J. Platt's scaling ("Probabilistic
-outputs for support vector machines", 1999). A normal prior draws the bias of a rule with few samples to zero. The
-log-odds of incidents are scaled once more. `engine.incidents.confidence` applies the result.
+The log-odds of a condition become `prior + shift + scale * evidence + bias of the rule`, as in J. Platt's scaling
+("Probabilistic outputs for support vector machines", 1999). A normal prior draws the bias of a rule with few samples to
+zero. `reliability` scales the distributions of incidents once more. `engine.incidents.confidence` applies the result.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.engine.incidents.confidence import MAX_LOG_ODDS, Calibration
+from skewscope.engine.incidents.confidence import Calibration
 from skewscope.engine.model.arrays import F64
 
 RULE_SPREAD = 1.5
@@ -23,12 +22,14 @@ MAX_ITERATIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class CalibrationSample:
-    """One incident of a rule: its log-odds and whether its condition was present."""
+    """One incident of a rule: its evidence and whether its condition was present."""
 
     rule: str
-    log_odds: float
-    """By the weights of its evidence."""
+    weight: float
+    """Of its evidence, before calibration."""
     correct: bool
+    prior: float = 0.0
+    """Log-odds of its condition before any evidence."""
 
 
 def fit_calibration(samples: Sequence[CalibrationSample]) -> Calibration:
@@ -37,33 +38,20 @@ def fit_calibration(samples: Sequence[CalibrationSample]) -> Calibration:
     column_of = {rule: n for n, rule in enumerate(rules)}
     columns = np.zeros((len(samples), 2 + len(rules)))
     columns[:, 0] = 1.0
-    columns[:, 1] = [sample.log_odds for sample in samples]
+    columns[:, 1] = [sample.weight for sample in samples]
     columns[np.arange(len(samples)), [2 + column_of[sample.rule] for sample in samples]] = 1.0
     expected = np.array([0.0, 1.0, *[0.0] * len(rules)])
     spread = np.array([10.0, SCALE_SPREAD, *[RULE_SPREAD] * len(rules)])
-    found = _fit_logistic(columns, np.array([sample.correct for sample in samples], float), expected, spread)
+    priors = np.array([sample.prior for sample in samples], float)
+    found = _fit_logistic(columns, np.array([sample.correct for sample in samples], float), expected, spread, priors)
     return Calibration(float(found[0]), max(float(found[1]), 0.0), dict(zip(rules, found[2:].tolist(), strict=True)))
 
 
-def fit_scale(log_odds: Sequence[float], correct: Sequence[bool]) -> tuple[float, float]:
-    """Returns the (shift, scale) under which probabilities match the observed frequencies."""
-    columns = np.stack([np.ones(len(log_odds)), np.asarray(log_odds, float)], axis=1)
-    found = _fit_logistic(columns, np.asarray(correct, float), np.array([0.0, 1.0]), np.array([10.0, SCALE_SPREAD]))
-    return float(found[0]), max(float(found[1]), 0.0)
-
-
-def to_log_odds(probability: float) -> float:
-    """Returns the log-odds of a probability, clipped to +-MAX_LOG_ODDS."""
-    least = 1.0 / (1.0 + math.exp(MAX_LOG_ODDS))
-    clipped = min(max(probability, least), 1.0 - least)
-    return math.log(clipped / (1.0 - clipped))
-
-
-def _fit_logistic(x: F64, y: F64, expected: F64, spread: F64) -> F64:
-    """Returns `[column]` coefficients of a logistic regression with a normal prior on each, by Newton's method."""
+def _fit_logistic(x: F64, y: F64, expected: F64, spread: F64, offset: F64) -> F64:
+    """Returns `[column]` coefficients of a logistic regression with an offset and a normal prior on each, by Newton."""
     found = expected.copy()
     for _ in range(MAX_ITERATIONS):
-        p = 1 / (1 + np.exp(-np.clip(x @ found, -30, 30)))
+        p = 1 / (1 + np.exp(-np.clip(offset + x @ found, -30, 30)))
         gradient = x.T @ (y - p) - (found - expected) / spread**2
         hessian = (x * (p * (1 - p))[:, None]).T @ x + np.diag(1 / spread**2)
         step = np.linalg.solve(hessian, gradient)

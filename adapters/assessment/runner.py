@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from skewscope.adapters.assessment.scenarios import START_TIME, Scenario, lost_round_share, run_scenario
 from skewscope.adapters.assessment.vantages import FULL_VANTAGE, VANTAGES, VantageFilter
 from skewscope.adapters.formats.bounds import REPLAY_TIMES
@@ -16,7 +18,7 @@ from skewscope.adapters.runtime.replay import replay
 from skewscope.adapters.runtime.watchdog import bound_work
 from skewscope.adapters.simulator.faults.registry import FaultTarget
 from skewscope.engine.engine import Engine
-from skewscope.engine.incidents.confidence import Calibration, evidence_log_odds, load_calibration
+from skewscope.engine.incidents.confidence import Calibration, load_calibration, weigh_evidence
 from skewscope.engine.incidents.diagnosis import VERDICT_NAMES
 from skewscope.engine.incidents.grouping import MIN_CROWD
 from skewscope.engine.ingest.feed import Block, SeriesTable, concat_blocks, empty_block
@@ -49,10 +51,12 @@ class ReportedIncident:
     root: str
     """Condition of the incident that explains it; '' for a root."""
     rule: str
-    log_odds: float = 0.0
-    """From the weights of its evidence alone."""
-    competing: tuple[str, ...] = ()
-    """Alternative conditions, likeliest first."""
+    weight: float = 0.0
+    """Weight of its evidence, before calibration."""
+    posterior: tuple[tuple[str, float], ...] = ()
+    """Probabilities of the conditions that it lists, its own among them, likeliest first."""
+    none: float = 0.0
+    """Probability that it is none of the catalogue."""
     candidates: tuple[str, ...] = ()
     """Candidate conditions that lack telemetry."""
     impact: float | None = None
@@ -63,8 +67,6 @@ class ReportedIncident:
     candidate_locations: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Candidates with other locations, and the names of these."""
     is_symptom: bool = False
-    probability: float | None = None
-    """Of a symptom: the probability of its first candidate."""
     also: tuple[str, ...] = ()
     """Names of other entities that it holds for."""
     resolved_s: float = math.inf
@@ -188,15 +190,15 @@ def to_reported_incidents(
             one.confidence,
             condition.get(one.root_id, ""),
             one.rule,
-            _evidence_log_odds(one),
-            tuple(rival.condition for rival in one.competing),
+            _weight_of_evidence(one),
+            one.posterior,
+            one.none or 0.0,
             one.candidates,
             one.impact.change,
             one.impact.metric,
             _affected_nodes(one, topology),
             one.elsewhere,
             one.is_symptom,
-            next(iter(one.probabilities), None),
             one.also,
             math.inf if one.resolved_at is None else one.resolved_at - start,
         )
@@ -216,11 +218,11 @@ def _affected_nodes(one: Incident, topology: Topology) -> tuple[str, ...]:
     return tuple(node.name for node in topology.nodes if any(port.switch in switches for port in node.ports))
 
 
-def _evidence_log_odds(one: Incident) -> float:
-    """Returns the log-odds of an incident from its evidence; a firing rule has all of its required evidence."""
+def _weight_of_evidence(one: Incident) -> float:
+    """Returns what the evidence of an incident adds; a firing rule has all of its required evidence."""
     items = [*((e, False) for e in one.evidence), *((e, True) for e in one.against)]
-    verdicts = [VERDICTS[e.verdict] for e, _ in items]
-    return evidence_log_odds([e.weight for e, _ in items], [against for _, against in items], verdicts, one.coverage)
+    verdicts = np.array([[VERDICTS[e.verdict]] for e, _ in items], np.int8).reshape(len(items), 1)
+    return float(weigh_evidence([e.weight for e, _ in items], [against for _, against in items], verdicts)[0])
 
 
 VERDICTS = {word: verdict for verdict, word in VERDICT_NAMES.items()}

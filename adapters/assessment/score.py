@@ -11,6 +11,8 @@ import numpy as np
 from skewscope.adapters.assessment.calibration_fit import CalibrationSample
 from skewscope.adapters.assessment.runner import ANYWHERE, AssessmentRun, FaultLabel, ReportedIncident
 from skewscope.engine.attribution.cause_graph import CauseGraph
+from skewscope.engine.incidents.confidence import prior_log_odds
+from skewscope.kb.loader import catalogue
 
 EARLY_TOLERANCE, LATE_TOLERANCE = 2.0, 10.0
 """Seconds before the start and after the end of a fault within which an incident may belong to it."""
@@ -318,11 +320,11 @@ def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
 def _score_symptoms(symptoms: Iterable[ReportedIncident], run: AssessmentRun, score: AssessmentScore) -> None:
     """Records whether something was wrong when each symptom opened, and whether its first candidate was."""
     for reported in symptoms:
-        around = [truth for truth in run.labels if _is_during(truth, reported)]
+        around = [truth for truth in run.labels if is_during(truth, reported)]
         score.symptom_outcomes.append((reported.confidence, bool(around)))
-        if around and reported.candidates and reported.probability is not None:
-            is_named = any(truth.accepts(reported.candidates[0]) for truth in around)
-            score.candidate_outcomes.append((reported.probability, is_named))
+        if around and reported.posterior:
+            first, share = reported.posterior[0]
+            score.candidate_outcomes.append((share, any(truth.accepts(first) for truth in around)))
 
 
 def calibration_samples(runs: Iterable[AssessmentRun], causes: CauseGraph) -> list[CalibrationSample]:
@@ -331,7 +333,7 @@ def calibration_samples(runs: Iterable[AssessmentRun], causes: CauseGraph) -> li
     Omits correct reports of effects of a present fault: these are not errors of their rules.
     """
     return [
-        CalibrationSample(reported.rule, reported.log_odds, _is_right(reported, run))
+        CalibrationSample(reported.rule, reported.weight, _is_right(reported, run), _prior(reported.condition))
         for run in runs
         for reported in run.incidents
         if not reported.is_symptom
@@ -343,8 +345,12 @@ def calibration_samples(runs: Iterable[AssessmentRun], causes: CauseGraph) -> li
     ]
 
 
+def _prior(condition: str) -> float:
+    return prior_log_odds(catalogue().conditions[condition].prevalence)
+
+
 def _is_present(condition: str, reported: ReportedIncident, run: AssessmentRun) -> bool:
-    return any(truth.accepts(condition) and _is_during(truth, reported) for truth in run.labels)
+    return any(truth.accepts(condition) and is_during(truth, reported) for truth in run.labels)
 
 
 def _is_right(reported: ReportedIncident, run: AssessmentRun) -> bool:
@@ -356,7 +362,7 @@ def _matching_candidate(reported: ReportedIncident, truths: Iterable[FaultLabel]
     """Returns the candidate of an incident that was right there and then; '' for none."""
     named = (truth for truth in truths if any(truth.accepts(one) for one in reported.candidates))
     return next(
-        (truth.condition for truth in named if _is_during(truth, reported) and _may_be_located(truth, reported)), ""
+        (truth.condition for truth in named if is_during(truth, reported) and _may_be_located(truth, reported)), ""
     )
 
 
@@ -365,7 +371,7 @@ def _match_incident(truth: FaultLabel, roots: Sequence[ReportedIncident], used: 
     fits = [
         n
         for n, reported in enumerate(roots)
-        if n not in used and truth.accepts(reported.condition) and _is_during(truth, reported)
+        if n not in used and truth.accepts(reported.condition) and is_during(truth, reported)
     ]
     return min(fits, key=lambda n: (not _is_located(truth, roots[n]), roots[n].opened_s), default=None)
 
@@ -382,7 +388,8 @@ def _stated_round_share(reported: ReportedIncident) -> float:
     )
 
 
-def _is_during(truth: FaultLabel, reported: ReportedIncident) -> bool:
+def is_during(truth: FaultLabel, reported: ReportedIncident) -> bool:
+    """Returns whether an incident opened during a fault."""
     return truth.begin - EARLY_TOLERANCE <= reported.opened_s <= truth.end + LATE_TOLERANCE
 
 
@@ -407,12 +414,12 @@ def _may_be_located(truth: FaultLabel, reported: ReportedIncident) -> bool:
 
 def _is_repeat(reported: ReportedIncident, truths: Iterable[FaultLabel]) -> bool:
     """Returns whether it is a second incident of the same fault and place, after the first one cleared."""
-    return any(t.accepts(reported.condition) and _is_during(t, reported) and _is_located(t, reported) for t in truths)
+    return any(t.accepts(reported.condition) and is_during(t, reported) and _is_located(t, reported) for t in truths)
 
 
 def _reported_instead(truth: FaultLabel, reported: Iterable[ReportedIncident]) -> str:
     """Returns the condition reported during a fault that was missed."""
-    during = [one for one in reported if _is_during(truth, one)]
+    during = [one for one in reported if is_during(truth, one)]
     if any(truth.accepts(one.condition) for one in during):
         root = next(one.root for one in during if truth.accepts(one.condition))
         return f"{root} (folded)" if root else SUSPECTED
@@ -427,5 +434,5 @@ def _reported_instead(truth: FaultLabel, reported: Iterable[ReportedIncident]) -
 
 def _actual_condition(reported: ReportedIncident, truths: Iterable[FaultLabel]) -> str:
     """Returns the actual condition during a false positive."""
-    during = [truth for truth in truths if _is_during(truth, reported)]
+    during = [truth for truth in truths if is_during(truth, reported)]
     return during[0].condition if during else ""

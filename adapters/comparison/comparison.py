@@ -10,7 +10,9 @@ from skewscope.adapters.notify.incident_text import title
 from skewscope.adapters.results.result_finding import ResultFinding
 from skewscope.adapters.results.result_judgement import compare_results
 from skewscope.adapters.results.run_comparison import ALIKE, BETTER, WORSE, QuantityChange
-from skewscope.engine.attribution.likely_causes import Candidate, CauseModel
+from skewscope.engine.attribution.posterior import find_posterior
+from skewscope.engine.attribution.signature_evidence import SignatureModel
+from skewscope.engine.incidents.confidence import load_calibration
 from skewscope.engine.model.finding import EVENT, Finding
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.locality import Entity
@@ -29,8 +31,8 @@ class SideComparison:
     changes: tuple[QuantityChange, ...]
     findings: tuple[ResultFinding, ...]
     """What the changes say together, of results of benchmarks."""
-    causes: tuple[Candidate, ...]
-    """Conditions that fit, likeliest first."""
+    causes: tuple[tuple[str, float], ...]
+    """(condition, probability) of those that fit, likeliest first."""
     incidents: tuple[Incident, ...] = ()
     """Of recordings: those that the first one lacks."""
 
@@ -90,7 +92,7 @@ def _check_common(changes: Sequence[QuantityChange], before: Path, after: Path) 
         raise NothingKnownError([Problem(f"{before} and {after}", 0, "", found, "some that can be compared", hint)])
 
 
-def _causes_of_findings(findings: Sequence[ResultFinding]) -> tuple[Candidate, ...]:
+def _causes_of_findings(findings: Sequence[ResultFinding]) -> tuple[tuple[str, float], ...]:
     known = catalogue()
     events = [known.events[each.event] for each in findings]
     events_found = [
@@ -102,6 +104,9 @@ def _causes_of_findings(findings: Sequence[ResultFinding]) -> tuple[Candidate, .
 
 def rank_causes(
     findings: Sequence[Finding], delivered: Collection[str], group_kinds: Collection[str]
-) -> tuple[Candidate, ...]:
-    """Returns the conditions that some findings fit, likeliest first."""
-    return CauseModel(catalogue()).rank(findings, delivered, group_kinds) if findings else ()
+) -> tuple[tuple[str, float], ...]:
+    """Returns (condition, probability) of what some findings fit, likeliest first."""
+    if not findings:
+        return ()
+    fitting = SignatureModel(catalogue()).weigh(findings, delivered, group_kinds)
+    return find_posterior({one.condition: one.log_odds for one in fitting}, load_calibration()).list_likeliest()

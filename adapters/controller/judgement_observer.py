@@ -8,8 +8,8 @@ import numpy as np
 from skewscope.adapters.actions.view import JudgementState
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
-from skewscope.engine.actions.grounds import find_decisive_unknowns
 from skewscope.engine.engine import Engine, SignalSeries
+from skewscope.engine.incidents.confidence import find_decisive_unknowns
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.verdict import UNKNOWN, YES

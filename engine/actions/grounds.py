@@ -7,7 +7,7 @@ known where it would decide. What is missing is named; until it is there, the ch
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -82,23 +82,6 @@ def _calls(expr: str, names: Iterable[str]) -> bool:
 @lru_cache(maxsize=4096)
 def _functions_of(expr: str) -> frozenset[str]:
     return frozenset(CALL.findall(expr))
-
-
-def find_decisive_unknowns(
-    names: Sequence[str], weights: Sequence[float], against: Sequence[bool], truth: Sequence[int], fire: float
-) -> tuple[str, ...]:
-    """Returns the counter-evidence that is unknown and with which a rule would not fire.
-
-    Args:
-        names: of the items of the rule.
-        weights: their weights.
-        against: whether each is counter-evidence.
-        truth: the verdict of each, 1 for yes, 0 for unknown, -1 for no.
-        fire: the score from which the rule fires.
-    """
-    items = list(zip(names, weights, against, truth, strict=True))
-    score = sum(-weight if other else weight for _name, weight, other, holds in items if holds > 0)
-    return tuple(name for name, weight, other, holds in items if other and not holds and score - weight < fire)
 
 
 def has_same_hardware(name: str, topology: Topology) -> bool | None:

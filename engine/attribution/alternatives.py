@@ -1,13 +1,15 @@
 """The alternatives of an incident that none explains: look-alikes, incidents nearby, what nobody could judge."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.attribution.cause_graph import MAX_CAUSAL_STEPS, CauseGraph
+from skewscope.engine.attribution.posterior import BOTH_THERE
 from skewscope.engine.incidents.alerts import AlertTracker, EvidenceSpec, RuleInfo
-from skewscope.engine.incidents.confidence import GAIN, PRIOR, evidence_log_odds_array, probability
+from skewscope.engine.incidents.confidence import GAIN, prior_log_odds, weigh_evidence
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.model.arrays import Index, sort_unique
 from skewscope.engine.model.locality import NODE_BOUND, Entity, NeighbourIndex
@@ -15,8 +17,8 @@ from skewscope.engine.model.verdict import UNKNOWN, YES, RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.rules.entity_kinds import GROUP_LIKE
 
-NO_EVIDENCE_LOG_ODDS = PRIOR - GAIN / 2
-"""Log-odds of a condition whose rules are known nearby and whose items are all no."""
+NO_EVIDENCE = -GAIN / 2
+"""Log-odds that a rule adds that is known nearby and whose items are all no."""
 COMPARISON_INTERVAL_S = 5.0
 """Seconds for which a comparison is valid, even if the evidence grows."""
 MAX_LOCATIONS = 16
@@ -26,7 +28,7 @@ PATH_KINDS = frozenset({"port", "link", "peer"})
 NearbyVerdict = tuple[RuleInfo, RuleVerdict, Index]
 """A rule, its verdict of this tick, and the indices of the entities nearby."""
 EntityLogOdds = tuple[Index, NDArray[np.float64]]
-"""Sorted indices of entities of a rule, and `[entity]` float64 log-odds of its condition on each."""
+"""Sorted indices of entities of a rule, and `[entity]` float64 log-odds that it adds to its condition on each."""
 
 
 def count_judgeable(neighbours: NeighbourIndex, verdicts: Iterable[RuleVerdict], domain: str, kind: str) -> int:
@@ -60,7 +62,7 @@ class AlternativeFinder:
     def compare(self, t: float, incidents: Sequence[DiagnosisState]) -> None:
         """Set the alternatives and candidates of incidents, by the verdicts of this tick.
 
-        Alternatives are look-alikes, with their probability by their own rules. Candidates are look-alikes and causes
+        Alternatives are look-alikes, with their log-odds by their own rules. Candidates are look-alikes and causes
         whose rules lack telemetry here.
         """
         nearby = [self._lookalikes_near(incident) for incident in incidents]
@@ -72,7 +74,7 @@ class AlternativeFinder:
         odds = _log_odds_by_rule(entry for entries in compared for entry in entries)
         for incident, near in zip(incidents, nearby, strict=True):
             tests = self._separating_tests[incident.condition]
-            found = {condition: (_best_probability(near[condition], odds), test) for condition, test in tests.items()}
+            found = {name: (self._prior(name) + _best_log_odds(near[name], odds), test) for name, test in tests.items()}
             incident.alternatives = {**incident.alternatives, **found}
             self._set_candidates(incident, near)
             incident.comparison_count += 1
@@ -89,8 +91,13 @@ class AlternativeFinder:
             # the candidates of the first comparison remain.
             names = [*incident.candidates, *unjudged]
             locations = {**dict(incident.candidate_locations), **locations}
-        incident.candidates = tuple(dict.fromkeys(names))
+        # Nothing is seen of them: their rules add no evidence.
+        incident.candidates = {name: self._prior(name) for name in names}
         incident.candidate_locations = tuple(locations.items())
+
+    def _prior(self, condition: str) -> float:
+        known = self.catalogue.conditions.get(condition)
+        return prior_log_odds(known.prevalence if known else "")
 
     def _find_separating_tests(self, condition: str) -> dict[str, str]:
         """Returns the look-alikes of a condition with the separating test, from either entry of the catalogue."""
@@ -185,7 +192,7 @@ class AlternativeFinder:
         return found
 
     def weigh(self, roots: Sequence[DiagnosisState]) -> None:
-        """Set the probability of the likeliest other root in the same place, which lowers the confidence."""
+        """Add the other roots in the same place to the alternatives."""
         if len({incident.condition for incident in roots}) < 2:
             return
         at: dict[str, dict[str, list[DiagnosisState]]] = {}
@@ -200,16 +207,15 @@ class AlternativeFinder:
 
 
 def _add_alternative(incident: DiagnosisState, other: DiagnosisState) -> None:
-    p = probability(other.log_odds)
-    before, test = incident.alternatives.get(other.condition, (0.0, ""))
-    if p > before or not test:
-        found = max(before, p), test or _separating_measurement(incident, other)
+    odds = other.log_odds + BOTH_THERE
+    before, test = incident.alternatives.get(other.condition, (-math.inf, ""))
+    if odds > before or not test:
+        found = max(before, odds), test or _separating_measurement(incident, other)
         incident.alternatives = {**incident.alternatives, other.condition: found}
-    incident.alternative_probability = max(incident.alternative_probability, p)
 
 
 def _log_odds_by_rule(near: Iterable[NearbyVerdict]) -> dict[str, EntityLogOdds]:
-    """Returns by rule the log-odds of its condition on all entities near any incident; evaluates each rule once."""
+    """Returns by rule what it adds to its condition on all entities near any incident; evaluates each rule once."""
     by_rule: dict[str, list[NearbyVerdict]] = {}
     for entry in near:
         by_rule.setdefault(entry[0].rule, []).append(entry)
@@ -221,21 +227,23 @@ def _log_odds_by_rule(near: Iterable[NearbyVerdict]) -> dict[str, EntityLogOdds]
             found[rule] = at, np.empty(0)
             continue
         batch = verdict.evidence_of(at, numbers=False)
-        odds = evidence_log_odds_array(info.weights, info.against, batch.evidence, batch.coverage, info.required)
-        # The calibration was fitted where the rule fires; elsewhere its evidence alone counts.
-        holds = verdict.firing[at] | (verdict.state[at] == YES)
-        odds = np.where(holds, info.calibration.rule_log_odds(rule, odds), odds)
-        found[rule] = at, np.where(batch.applies, odds, NO_EVIDENCE_LOG_ODDS)
+        weights = weigh_evidence(info.weights, info.against, batch.evidence, info.required)
+        # The calibration was fitted where a rule holds; elsewhere its evidence alone counts. What fires has an incident
+        # of its own, which competes as that unless another one explains it.
+        holds = verdict.state[at] == YES
+        odds = np.where(holds, info.calibration.rule_log_odds(rule, weights), weights)
+        odds = np.where(verdict.firing[at], 0.0, odds)
+        found[rule] = at, np.where(batch.applies, odds, NO_EVIDENCE)
     return found
 
 
-def _best_probability(near: Sequence[NearbyVerdict], odds: Mapping[str, EntityLogOdds]) -> float:
-    """Returns the highest probability of a condition on the entities nearby; the prior's if it has no rule."""
-    best = NO_EVIDENCE_LOG_ODDS if near else PRIOR
+def _best_log_odds(near: Sequence[NearbyVerdict], odds: Mapping[str, EntityLogOdds]) -> float:
+    """Returns the most that rules add to a condition on the entities nearby; 0 for one without a rule."""
+    best = NO_EVIDENCE if near else 0.0
     for info, _, at in near:
         indices, known = odds[info.rule]
-        best = max(best, float(known[np.searchsorted(indices, at)].max(initial=NO_EVIDENCE_LOG_ODDS)))
-    return probability(best)
+        best = max(best, float(known[np.searchsorted(indices, at)].max(initial=NO_EVIDENCE)))
+    return best
 
 
 def _separating_measurement(incident: DiagnosisState, other: DiagnosisState) -> str:

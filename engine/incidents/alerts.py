@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.incidents.confidence import Calibration, evidence_log_odds
+from skewscope.engine.incidents.confidence import Calibration, find_decisive_unknowns, prior_log_odds, weigh_evidence
 from skewscope.engine.ingest.feed import TICK_S
 from skewscope.engine.model.arrays import Index, has_any
 from skewscope.engine.model.locality import Entity
@@ -52,6 +52,10 @@ class RuleInfo:
     hash: str = ""
     impact_metric: str = ""
     impact_unit: str = "1"
+    fire: float = -math.inf
+    """The score from which it fires."""
+    prior: float = prior_log_odds("")
+    """Log-odds of its condition before any evidence."""
     calibration: Calibration = field(default=Calibration(), repr=False, compare=False)
 
     @cached_property
@@ -88,9 +92,17 @@ class EvidenceSnapshot:
 
     def __post_init__(self) -> None:
         info, logs = self.info, [math.log(m) for m in self.magnitudes().values()]
-        odds = evidence_log_odds(info.weights, info.against, self.verdicts, self.coverage, info.required)
-        object.__setattr__(self, "log_odds", info.calibration.rule_log_odds(info.rule, odds))
+        verdicts = np.array(self.verdicts, np.int8)[:, None]
+        weight = float(weigh_evidence(info.weights, info.against, verdicts, info.required)[0])
+        object.__setattr__(self, "log_odds", info.prior + info.calibration.rule_log_odds(info.rule, weight))
         object.__setattr__(self, "mean_log_magnitude", sum(logs) / len(logs) if logs else 0.0)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Names of the counter-evidence that is not seen and with which the rule would not fire."""
+        info = self.info
+        names = [item.name for item in info.items]
+        return find_decisive_unknowns(names, info.weights, info.against, self.verdicts, info.fire)
 
     def magnitudes(self) -> dict[str, float]:
         """Returns the magnitude of each item that is evidence for the condition, by name: larger is worse."""

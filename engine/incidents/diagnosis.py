@@ -1,12 +1,13 @@
 """A diagnosis: an incident that rests on alerts of the rules of one condition."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from skewscope.engine.attribution.posterior import Posterior, find_posterior
 from skewscope.engine.incidents.alerts import EvidenceSnapshot, EvidenceSpec
-from skewscope.engine.incidents.confidence import corroborated_log_odds, incident_confidence
+from skewscope.engine.incidents.confidence import CORROBORATION
 from skewscope.engine.incidents.state import IncidentState
 from skewscope.engine.model.incident import DIAGNOSIS, CompetingCondition, Impact, IncidentEvidence
 from skewscope.engine.model.locality import Entity, LocalityIndex
@@ -27,9 +28,10 @@ class DiagnosisState(IncidentState):
     agreeing_rules: int = 0
     """Number of further rules that agree."""
     alternatives: Mapping[str, tuple[float, str]] = field(default_factory=dict)
-    """By condition: its probability instead, and the measurement that separates the two. Replaced, never changed."""
-    candidates: tuple[str, ...] = ()
-    """Look-alikes and causes that cannot be judged here, because telemetry of their rules is missing."""
+    """By condition: its log-odds instead, and the measurement that separates the two. Replaced, never changed."""
+    candidates: Mapping[str, float] = field(default_factory=dict)
+    """Log-odds of look-alikes and causes that cannot be judged here, because telemetry of their rules is missing.
+    Replaced, never changed."""
     candidate_locations: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(candidate, names of its possible locations) for those that may be somewhere else."""
     comparison_count: int = 0
@@ -38,34 +40,40 @@ class DiagnosisState(IncidentState):
     """When it was last compared with alternatives..."""
     needs_comparison: bool = True
     """...and whether it is due again: its evidence has grown since, or it has just opened."""
-    alternative_probability: float = 0.0
-    """The highest probability so far of another root that fires in the same place."""
 
     @property
     def log_odds(self) -> float:
         """Log-odds by its own evidence and the rules that agree."""
-        return corroborated_log_odds(self.peak_evidence.log_odds, self.agreeing_rules)
+        return self.peak_evidence.log_odds + CORROBORATION * self.agreeing_rules
+
+    @property
+    def posterior(self) -> Posterior:
+        """The distribution over its condition, the alternatives and none of the catalogue."""
+        odds = {**self.candidates, **{name: each for name, (each, _) in self.alternatives.items()}}
+        odds[self.condition] = self.log_odds
+        undecided = len(self.peak_evidence.undecided)
+        return find_posterior(odds, self.peak_evidence.info.calibration, self.condition, undecided)
 
     @property
     def evidence_confidence(self) -> float:
-        """The confidence by the rules and the alternatives in the same place."""
-        return incident_confidence(self.log_odds, self.alternative_probability, self.peak_evidence.info.calibration)
+        """The probability of its condition by the rules and the alternatives in the same place."""
+        return self.posterior.probabilities[self.condition]
 
     @property
     def basis(self) -> tuple[object, ...]:
         """The evidence of the rules, and what it was compared with."""
         return (
-            *(self.peak_evidence, self.agreeing_rules, self.alternatives, self.alternative_probability),
+            *(self.peak_evidence, self.agreeing_rules, self.alternatives),
             *(self.candidates, self.candidate_locations),
         )
 
     def describe(
-        self, locality: LocalityIndex, _catalogue: Catalogue, explained: Sequence[IncidentState]
+        self, locality: LocalityIndex, _catalogue: Catalogue, _explained: Sequence[IncidentState]
     ) -> dict[str, Any]:
         """Returns the fields of its `Incident` that come from the rule, its evidence and the comparisons."""
         evidence, info = self.peak_evidence, self.peak_evidence.info
         items = list(zip(info.items, evidence.verdicts, evidence.values, strict=True))
-        others = {one.condition for one in explained} - {self.condition}
+        posterior = self.posterior
         return {
             "coverage": _clamp_share(evidence.coverage),
             "impact": Impact(
@@ -77,9 +85,11 @@ class DiagnosisState(IncidentState):
             "evidence": tuple(_to_evidence(*item) for item in items if not item[0].against),
             "against": tuple(_to_evidence(*item) for item in items if item[0].against),
             "unseen": unknown_signals(evidence),
-            "candidates": self.candidates,
+            "candidates": tuple(self.candidates),
+            "probabilities": tuple(posterior.probabilities[name] for name in self.candidates),
+            "none": posterior.none,
             "elsewhere": self.candidate_locations,
-            "competing": rank_alternatives(_discount_explained(self, others)),
+            "competing": rank_alternatives(self.alternatives, posterior),
         }
 
     def other_entities(self, locality: LocalityIndex) -> tuple[str, ...]:
@@ -106,18 +116,14 @@ def unknown_signals(evidence: EvidenceSnapshot) -> tuple[str, ...]:
     return tuple(sorted({signal for item, verdict in items if verdict == UNKNOWN for signal in item.signals}))
 
 
-def rank_alternatives(alternatives: Mapping[str, tuple[float, str]]) -> tuple[CompetingCondition, ...]:
+def rank_alternatives(
+    alternatives: Mapping[str, tuple[float, str]], posterior: Posterior
+) -> tuple[CompetingCondition, ...]:
     """Returns the MAX_COMPETING likeliest alternatives, likeliest first."""
-    ranked = sorted(alternatives.items(), key=lambda item: (-item[1][0], item[0]))
-    return tuple(CompetingCondition(name, round(p, 3), test) for name, (p, test) in ranked[:MAX_COMPETING])
-
-
-def _discount_explained(state: DiagnosisState, explained_conditions: Collection[str]) -> dict[str, tuple[float, str]]:
-    """Returns the alternatives; one that this incident explains keeps only its share beside the incident."""
-    left = 1.0 - state.confidence
-    return {
-        name: (p * left if name in explained_conditions else p, test) for name, (p, test) in state.alternatives.items()
-    }
+    ranked = [name for name in posterior.probabilities if name in alternatives][:MAX_COMPETING]
+    return tuple(
+        CompetingCondition(name, round(posterior.probabilities[name], 3), alternatives[name][1]) for name in ranked
+    )
 
 
 def _to_evidence(item: EvidenceSpec, verdict: int, value: float) -> IncidentEvidence:

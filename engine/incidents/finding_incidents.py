@@ -3,7 +3,8 @@
 import math
 from collections.abc import Collection, Iterable, Mapping
 
-from skewscope.engine.attribution.likely_causes import Candidate, CauseModel
+from skewscope.engine.attribution.signature_evidence import SignatureModel
+from skewscope.engine.incidents.confidence import Calibration
 from skewscope.engine.incidents.lifecycle import IncidentLifecycle
 from skewscope.engine.incidents.senders import SenderFinder
 from skewscope.engine.incidents.symptom import SymptomIndex, SymptomState, symptom_of
@@ -34,14 +35,16 @@ class FindingIncidents:
         catalogue: Catalogue,
         senders: SenderFinder,
         tokens: PlaceTokens,
+        calibration: Calibration,
         cells: JudgedCells | None = None,
     ) -> None:
+        self.calibration = calibration
         self.lifecycle, self.catalogue, self.senders = lifecycle, catalogue, senders
         self.tokens, self.locality = tokens, tokens.locality
         self.judged = None if cells is None else JudgedPlaces(cells, tokens)
         self.version = 0
         """Counts what may change the incidents that are listed, but for their changes."""
-        self._causes = CauseModel(catalogue)
+        self._signatures = SignatureModel(catalogue)
         self._owner: dict[FindingKey, str] = {}
         """Id of the incident of each finding that holds."""
         self._index = SymptomIndex()
@@ -171,7 +174,15 @@ class FindingIncidents:
 
     def _begin(self, t: float, finding: Finding, tokens: set[str]) -> SymptomState:
         symptom = symptom_of(finding, self.catalogue)
-        one = SymptomState(symptom, finding.place, t, finding.since, primary=finding, tokens=tokens)
+        one = SymptomState(
+            symptom,
+            finding.place,
+            t,
+            finding.since,
+            primary=finding,
+            calibration=self.calibration,
+            tokens=tokens,
+        )
         self.lifecycle.open(t, one)
         self._index.add(one)
         return one
@@ -220,17 +231,17 @@ class FindingIncidents:
             for node in self.locality.nodes_of(each.place.kind, each.place.name)
         }
         delivered = () if self.judged is None else self.judged.delivered_near(tokens)
-        one.causes = self._causes.rank(tuple(one.findings.values()), delivered, kinds, len(machines))
-        one.decides = self._causes.decisive_signal(one.causes)
-        one.mitigations = self._advise(one.causes)
+        one.causes = self._signatures.weigh(tuple(one.findings.values()), delivered, kinds, len(machines))
+        one.decides = self._signatures.decisive_signal(one.causes)
+        one.mitigations = self._advise(one.posterior.probabilities)
         one.ranked_count = len(one.findings)
 
-    def _advise(self, causes: Iterable[Candidate]) -> tuple[Advice, ...]:
+    def _advise(self, probabilities: Mapping[str, float]) -> tuple[Advice, ...]:
         found: dict[str, Advice] = {}
-        for candidate in causes:
-            if candidate.probability < ADVISED_PROBABILITY:
-                continue
-            condition = self.catalogue.conditions[candidate.condition]
+        for id_, probability in probabilities.items():
+            if probability < ADVISED_PROBABILITY:
+                break
+            condition = self.catalogue.conditions[id_]
             for name in condition.mitigations:
                 actor = self.catalogue.mitigations[name].actor
                 found.setdefault(name, Advice(name, actor, f"if it is {condition.name}"))

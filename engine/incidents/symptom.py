@@ -5,10 +5,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from skewscope.engine.attribution.likely_causes import Candidate
-from skewscope.engine.incidents.confidence import SYMPTOM_CONFIDENCE, TOTAL_CONFIDENCE
+from skewscope.engine.attribution.posterior import Posterior, find_posterior
+from skewscope.engine.attribution.signature_evidence import Candidate
+from skewscope.engine.incidents.confidence import Calibration
 from skewscope.engine.incidents.state import IncidentState
-from skewscope.engine.model.finding import TOTAL, Finding, FindingKey
+from skewscope.engine.model.finding import Finding, FindingKey
 from skewscope.engine.model.incident import SEVERITIES, SYMPTOM, IncidentEvidence
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.symptoms.summaries import summarise
@@ -25,6 +26,7 @@ class SymptomState(IncidentState):
     category: ClassVar[str] = SYMPTOM
     primary: Finding
     """The finding that says most of it; it is named after this one."""
+    calibration: Calibration = field(repr=False)
     tokens: set[str]
     """Places and groups of its findings; extended by `SymptomIndex` alone."""
     findings: dict[FindingKey, Finding] = field(default_factory=dict)
@@ -33,7 +35,7 @@ class SymptomState(IncidentState):
     ended_at: float = math.inf
     """When nothing of it held any more; infinite while something does."""
     causes: tuple[Candidate, ...] = ()
-    """The likeliest first."""
+    """The conditions that explain some of it, likeliest first."""
     ranked_count: int = 0
     """Findings from which the causes were last worked out."""
     decides: str = ""
@@ -41,7 +43,12 @@ class SymptomState(IncidentState):
     @property
     def evidence_confidence(self) -> float:
         """The confidence that something is wrong."""
-        return TOTAL_CONFIDENCE if all(one.pattern == TOTAL for one in self.findings.values()) else SYMPTOM_CONFIDENCE
+        return self.calibration.finding_confidence(one.pattern for one in self.findings.values())
+
+    @property
+    def posterior(self) -> Posterior:
+        """The distribution over its causes and none of the catalogue."""
+        return find_posterior({one.condition: one.log_odds for one in self.causes}, self.calibration)
 
     @property
     def basis(self) -> tuple[object, ...]:
@@ -68,6 +75,8 @@ class SymptomState(IncidentState):
         """Returns the fields of its `Incident` that come from findings and likely causes."""
         name = locality.display_name(self.primary_entity)[1]
         top = self.causes[0] if self.causes else None
+        posterior = self.posterior
+        shown = posterior.list_likeliest()
         return {
             "coverage": _coverage(top),
             "impact": self.primary.impact(),
@@ -77,8 +86,9 @@ class SymptomState(IncidentState):
             "evidence": tuple(one.as_evidence() for one in self.worst()),
             "against": tuple(_normal(signal) for signal in (top.normal if top else ())),
             "unseen": top.unseen if top else (),
-            "candidates": tuple(one.condition for one in self.causes),
-            "probabilities": tuple(one.probability for one in self.causes),
+            "candidates": tuple(name for name, _ in shown),
+            "probabilities": tuple(probability for _, probability in shown),
+            "none": posterior.none,
             "decides": self.decides,
             "summary": summarise(self.primary, catalogue.symptoms.get(self.condition), name),
         }

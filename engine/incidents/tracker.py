@@ -21,6 +21,7 @@ from skewscope.engine.attribution.explanation import Explainer
 from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents.alert_incidents import AlertIncidents
 from skewscope.engine.incidents.alerts import AlertKey, AlertTracker, DerivedDiagnosis, EvidenceSnapshot, RuleInfo
+from skewscope.engine.incidents.confidence import Calibration
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.finding_incidents import FindingIncidents
 from skewscope.engine.incidents.lifecycle import MAX_OPENED, IncidentLifecycle
@@ -50,6 +51,7 @@ class IncidentTracker:
         join: RoundJoin | None = None,
         *,
         cells: JudgedCells | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         self.catalogue = catalogue
         self.timing = timing or IncidentTiming()
@@ -69,7 +71,9 @@ class IncidentTracker:
         self._lifecycle = IncidentLifecycle(self.timing)
         self._by_alerts = AlertIncidents(self._lifecycle, self.alerts, self.locality, self._count_judgeable)
         tokens = PlaceTokens(self.locality)
-        self._by_findings = FindingIncidents(self._lifecycle, catalogue, self.senders, tokens, cells)
+        self._by_findings = FindingIncidents(
+            self._lifecycle, catalogue, self.senders, tokens, calibration or Calibration(), cells
+        )
         self._symptom_explainer = SymptomExplainer(tokens)
         self._alternatives = AlternativeFinder(catalogue, causes, self._neighbours, self.alerts)
         self._explainer = Explainer(causes, self.locality, self.timing)

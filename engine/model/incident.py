@@ -157,7 +157,9 @@ class Incident:
     category: str = DIAGNOSIS
     """DIAGNOSIS or SYMPTOM."""
     probabilities: tuple[float, ...] = ()
-    """Of a symptom: the probability of each of its candidates."""
+    """The probability of each of its candidates."""
+    none: float | None = None
+    """Probability that it is none of the catalogue; None if it was not worked out."""
     decides: str = ""
     """Of a symptom: id of the signal that would best tell its candidates apart; '' where none would."""
     summary: str = ""
@@ -184,6 +186,14 @@ class Incident:
     def is_reason(self) -> bool:
         """Whether something may act on it, or lower a health score for it: it fires and names its cause as a root."""
         return self.state == "firing" and self.explained_by is None and not self.is_symptom
+
+    @property
+    def posterior(self) -> tuple[tuple[str, float], ...]:
+        """(condition, probability) of all that it lists, likeliest first: of a diagnosis its own condition as well."""
+        found = {} if self.is_symptom else {self.condition: self.confidence}
+        found |= {one.condition: one.confidence for one in self.competing}
+        found |= dict(zip(self.candidates, self.probabilities, strict=False))
+        return tuple(sorted(found.items(), key=lambda item: -item[1]))
 
     @property
     def likely_causes(self) -> tuple[tuple[str, float | None], ...]:
@@ -228,9 +238,10 @@ class Incident:
             "against": [_plain(e) for e in self.against],
             "unseen": list(self.unseen),
             "candidates": [
-                {"condition": condition, "probability": probability}
+                {"condition": condition, "probability": None if probability is None else round(probability, 3)}
                 for condition, probability in zip_longest(self.candidates, self.probabilities)
             ],
+            "none": None if self.none is None else round(self.none, 3),
             "decides": self.decides,
             "summary": self.summary,
             "witnesses": list(self.witnesses),
@@ -293,6 +304,7 @@ def parse_incident(fields: Mapping[str, Any]) -> Incident:
         moves=fields["moves"],
         category=fields.get("kind", DIAGNOSIS),
         probabilities=probabilities,
+        none=fields.get("none"),
         decides=fields.get("decides", ""),
         summary=fields.get("summary", ""),
         witnesses=tuple(fields.get("witnesses", ())),
@@ -304,6 +316,7 @@ def upgrade_incident(fields: Mapping[str, Any]) -> dict[str, Any]:
     explanation = parse_explanation(fields["explained_by"])
     return {
         "kind": DIAGNOSIS,
+        "none": None,
         "decides": "",
         "summary": "",
         "witnesses": [],

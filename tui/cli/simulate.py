@@ -254,7 +254,9 @@ def _episode_line(episode: "Episode") -> "Line":
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Worker processes.")
 @click.option("--write", type=click.Path(path_type=Path, dir_okay=False), help="Write all results as a Markdown page.")
 @click.option(
-    "--calibrate", type=click.Path(path_type=Path, dir_okay=False), help="Write a new calibration of confidence."
+    "--calibrate",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a new calibration of confidence, fitted to simulated telemetry and RECORDING...",
 )
 @json_option
 def assess(
@@ -263,16 +265,18 @@ def assess(
     """Measure the diagnosis on labelled telemetry.
 
     Uses recordings with a `labels.json`, or a simulated corpus: every condition with a rule at every severity, and as
-    much time without faults. --everything uses both, plus pairs of faults and reduced telemetry.
+    much time without faults. --everything uses both, plus pairs of faults and reduced telemetry; --calibrate uses both
+    and prints the two curves.
     """
     from skewscope.adapters.assessment import (  # noqa: PLC0415
         assessment,
+        reliability,
         report,
         runner,
         score,
     )
 
-    if recordings and not options["everything"]:
+    if recordings and not (options["everything"] or calibrate):
         alone = score.score_runs(runner.replay_all(recordings, options["workers"]))
         print_json(score.to_json(alone)) if as_json else print_lines(_score_lines(alone))
         return
@@ -280,7 +284,9 @@ def assess(
     on_progress = progress_bar("assess", wanted=True)
     try:
         if calibrate:
-            _write_text(calibrate, assessment.calibrate(assessment_options, on_progress).as_text())
+            fitted, samples = assessment.calibrate(assessment_options, recordings, on_progress)
+            _write_text(calibrate, fitted.as_text())
+            print_lines(line(text) for text in reliability.page_lines(samples, fitted))
             return
         found = assessment.assess(assessment_options, recordings, on_progress)
     finally:

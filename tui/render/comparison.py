@@ -34,9 +34,9 @@ def comparison_lines(found: "SideComparison", sides: tuple[str, str], known: Cat
     out += [(), *_change_lines(found)]
     if causes := found.causes[:MAX_CAUSES]:
         out.append(())
-        for number, cause in enumerate(causes, 1):
+        for number, (cause, probability) in enumerate(causes, 1):
             head = "causes " if number == 1 else "       "
-            out.append(line(f"{head} {number} {known.conditions[cause.condition].name}  {cause.probability:.0%}"))
+            out.append(line(f"{head} {number} {known.conditions[cause].name}  {probability:.0%}"))
     for finding in found.findings[:1]:
         out += [(), *wrap(line(f"first   {known.events[finding.event].first}"), width, 8)]
     return out
@@ -84,7 +84,7 @@ def comparison_json(found: "SideComparison", sides: Sequence[str], known: Catalo
             {"condition": each.condition, "kind": each.kind, "name": each.name, "summary": each.summary or title(each)}
             for each in found.incidents
         ],
-        "causes": [{"condition": each.condition, "probability": each.probability} for each in found.causes],
+        "causes": [{"condition": name, "probability": round(share, 3)} for name, share in found.causes],
         "changes": [
             {
                 "name": each.name,

@@ -188,7 +188,7 @@ def reasoning_sections(incident: Incident, names: DisplayNames) -> tuple[Section
     """Returns the evidence with its expressions, all alternatives and the missing signals."""
     parts = (
         *_evidence_sections(incident, names),
-        Section(OTHERWISE_LABEL, tuple(_competing_line(c, names) for c in incident.competing)),
+        Section(OTHERWISE_LABEL, _competing_lines(incident, names)),
         Section(CANDIDATES_LABEL, _candidate_lines(incident, names)),
         Section("unseen", _unseen_lines(incident)),
     )
@@ -230,7 +230,16 @@ def _probable_causes(incident: Incident, names: DisplayNames, most: int) -> tupl
         where = incident.format_location(id_)
         rows.append(((f"{n} ", "dim"), (names.condition_name(id_), "key"), (f"{where}{likely}", "")))
     more = len(incident.likely_causes) - most
-    return (*rows, *([line(f"and {more} less likely", "dim")] if more > 0 else []))
+    return (
+        *rows,
+        *([line(f"and {more} less likely", "dim")] if more > 0 else []),
+        *([line(none, "dim")] if rows and (none := _none_text(incident)) else []),
+    )
+
+
+def _none_text(incident: Incident) -> str:
+    """Returns how likely it is that none of the catalogue explains an incident; '' where it was not worked out."""
+    return "" if incident.none is None else f"none of the catalogue  {format_share(incident.none)}"
 
 
 def _seen_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
@@ -326,9 +335,17 @@ def _expression_line(item: IncidentEvidence) -> Line:
     return ((expression_text.format_expression(item.expr), "dim"),)
 
 
-def _competing_line(competing: CompetingCondition, names: DisplayNames) -> Line:
-    name = names.condition_name(competing.condition)
-    return ((name, "key"), (f": {competing.separate_by}" if competing.separate_by else "", ""))
+def _competing_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+    """Returns the alternatives of a diagnosis with their tests, and with probabilities where these are known of all."""
+    none = "" if incident.is_symptom else _none_text(incident)
+    lines = (_competing_line(one, names, with_share=bool(none)) for one in incident.competing)
+    return (*lines, *([line(none, "dim")] if none else []))
+
+
+def _competing_line(competing: CompetingCondition, names: DisplayNames, *, with_share: bool) -> Line:
+    name, test = names.condition_name(competing.condition), competing.separate_by
+    share = f"  {format_share(competing.confidence)}" if with_share else ""
+    return ((name, "key"), (share, "dim"), (f": {test}" if test else "", ""))
 
 
 def _candidate_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:

@@ -2,8 +2,8 @@
 
 import json
 import math
+from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,17 +11,15 @@ from hypothesis import strategies as st
 from skewscope.adapters.assessment.calibration_fit import (
     CalibrationSample,
     fit_calibration,
-    fit_scale,
-    to_log_odds,
 )
 from skewscope.engine.incidents.confidence import Calibration, load_calibration, probability
 from skewscope.kb.loader import catalogue
 from skewscope.rules.loader import load_strict
 
 
-def spoke(rule, right, wrong, log_odds=2.0):
-    return [CalibrationSample(rule, log_odds, correct=True)] * right + [
-        CalibrationSample(rule, log_odds, correct=False)
+def spoke(rule, right, wrong, weight=2.0):
+    return [CalibrationSample(rule, weight, correct=True)] * right + [
+        CalibrationSample(rule, weight, correct=False)
     ] * wrong
 
 
@@ -45,12 +43,12 @@ def test_once_wrong_is_not_always_wrong():
     assert 0.2 < chance(found, "unlucky") < chance(found, "others")
 
 
-def test_chances_are_scaled_to_what_was_so():
-    random = np.random.default_rng(3)
-    said = random.uniform(-3, 3, 4000)
-    right = random.uniform(size=4000) < 1 / (1 + np.exp(-(0.5 + 2 * said)))
-    shift, scale = fit_scale(said.tolist(), right.tolist())
-    assert (shift, scale) == pytest.approx((0.5, 2.0), abs=0.2)
+def test_a_prior_is_no_merit_of_the_rule():
+    def bias(prior):
+        samples = [replace(one, prior=prior) for one in spoke("this", 20, 2)]
+        return fit_calibration([*spoke("others", 60, 20), *samples]).rules["this"]
+
+    assert bias(2.0) < bias(0.0) < bias(-2.0)
 
 
 rows = st.lists(st.builds(CalibrationSample, st.sampled_from("abc"), st.floats(-6, 6), st.booleans()), max_size=40)
@@ -68,11 +66,6 @@ def test_it_is_written_and_read_back(heard):
     found = fit_calibration(heard)
     again = Calibration(**json.loads(found.as_text()))
     assert again.as_text() == found.as_text()
-
-
-@given(st.floats(0, 1))
-def test_chances_and_log_odds_are_two_ways_to_say_the_same(value):
-    assert probability(to_log_odds(value)) == pytest.approx(min(max(value, 0.00248), 0.99752), abs=1e-4)
 
 
 def test_the_one_that_comes_with_skewscope_is_about_its_rules():

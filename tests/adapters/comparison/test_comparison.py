@@ -25,7 +25,7 @@ def test_results_of_two_sides_are_compared_load_by_load(tmp_path):
     assert found.sentence.startswith("Requests wait before they are computed: ")
     assert "the first token comes after 9 s instead of 90 ms" in found.sentence
     assert found.sentence.endswith("at 8 requests/s.")
-    assert found.causes[0].condition == "burst-admission-backlog"
+    assert found.causes[0][0] == "burst-admission-backlog"
     assert {each.verdict for each in found.changes if each.place == "4 requests/s"} == {"alike"}
 
 

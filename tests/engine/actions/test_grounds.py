@@ -7,11 +7,11 @@ import pytest
 
 from skewscope.engine.actions.grounds import (
     Preconditions,
-    find_decisive_unknowns,
     has_same_hardware,
     list_missing_grounds,
 )
 from skewscope.engine.actions.obstacles import NOT_JUDGED, list_past_obstacles
+from skewscope.engine.incidents.confidence import find_decisive_unknowns
 from skewscope.engine.model.incident import IncidentEvidence
 from skewscope.engine.model.topology import Group, Node, Pool, Topology
 from tests.support.acting_world import SimulatedFault, build_incident

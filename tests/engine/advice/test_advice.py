@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from skewscope.engine.advice.advice import ContextFact, PolicyEvaluator, encode_value, quantise
-from skewscope.engine.incidents.confidence import GAIN, PRIOR, Calibration, probability
+from skewscope.engine.incidents.confidence import GAIN, Calibration, prior_log_odds, probability
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.model.locality import Entity
 from skewscope.rules.policy import FACTS
@@ -117,7 +117,7 @@ def matched_confidence(engine, entity):
 
 def test_policies_match_the_confidence_that_the_incident_shows():
     calibrated = {
-        name: replace(info, calibration=Calibration(shift=-0.3, root_shift=-0.1, root_scale=0.8))
+        name: replace(info, calibration=Calibration(shift=1.8, root_shift=-0.1, root_scale=0.8))
         for name, info in RULES.items()
     }
     for rival, lower in (({}, 0.05), ({"D:n15": Says()}, 0.05), ({N1: Says()}, 0.1)):
@@ -127,7 +127,7 @@ def test_policies_match_the_confidence_that_the_incident_shows():
             late = next(one for one in engine.list_incidents() if one.condition == "late")
             assert matched_confidence(engine, N1) == encode(quantise(late.confidence))
             assert matched_confidence(engine, N2) == encode(quantise(late.confidence))
-        alone = probability(Calibration(shift=-0.3).rule_log_odds("late-rule", PRIOR + GAIN))
+        alone = probability(prior_log_odds("") + Calibration().rule_log_odds("late-rule", GAIN))
         assert late.confidence < alone - lower
 
 

@@ -93,7 +93,7 @@ def run_group(accusers, seconds=40):
 def test_what_two_nodes_hear_is_a_diagnosis_that_names_both():
     found = run_group({"n1": True, "n2": True})["tp-straggler"]
     assert (found.name, found.witnesses) == ("n5", ("n1", "n2"))
-    assert found.confidence > 0.9
+    assert found.confidence > 0.8
 
 
 def test_what_one_node_hears_alone_is_a_suspicion():

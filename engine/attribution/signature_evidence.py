@@ -1,4 +1,4 @@
-"""The likely causes of a symptom: a network of two layers in the manner of QMR-DT.
+"""What findings say of each condition, by its signature: a network of two layers in the manner of QMR-DT.
 
 Each condition shows in the signals of its signature with a probability (always, usually, sometimes); each signal may
 also be abnormal for a reason outside the catalogue (the leak of a noisy-or). One cause is taken to be present. A signal
@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from skewscope.engine.incidents.confidence import prior_log_odds
 from skewscope.engine.model.finding import (
     EVENT,
     LESS,
@@ -29,7 +30,6 @@ from skewscope.kb.signatures import is_detectable
 
 SHOWS = {"always": 0.95, "usually": 0.7, "sometimes": 0.3}
 """Probability that a condition shows in a signal, by the catalogue's word."""
-PRIORS = {"common": 0.1, "occasional": 0.03, "rare": 0.01, "": 0.03}
 LEAK = 0.03
 """Probability that a signal is abnormal for a reason outside the catalogue."""
 EVENT_LEAK = 0.001
@@ -51,9 +51,7 @@ MAX_MACHINES = 3
 """Machines from which on more of them say no more."""
 SILENT_SHARE = 0.05
 """A value that falls to this part of what it was may be that of something silent."""
-MIN_PROBABILITY = 0.02
-MAX_CANDIDATES = 6
-MAX_RANKED = 1024
+MAX_KEPT = 1024
 """Results that are kept."""
 PARALLELISM = {
     "tensor-parallel": "tensor",
@@ -88,10 +86,11 @@ COMPARISONS = {
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A condition that may cause a symptom."""
+    """A condition that may cause some findings."""
 
     condition: str
-    probability: float
+    log_odds: float
+    """Of it against none of the catalogue, by its prevalence and the findings."""
     explained: tuple[str, ...]
     """Ids of the abnormal signals in which it shows."""
     normal: tuple[str, ...]
@@ -101,17 +100,16 @@ class Candidate:
 
 
 @dataclass
-class CauseModel:
-    """The conditions of a catalogue as causes of symptoms."""
+class SignatureModel:
+    """The conditions of a catalogue as causes of findings."""
 
     catalogue: Catalogue
     _items: Mapping[str, Mapping[str, Sequence[SignatureItem]]] = field(init=False)
     """Items of the signature by condition and signal."""
     _absent: Mapping[str, Mapping[str, float]] = field(init=False)
     """Logarithm of the probability that the detector finds nothing in a signal, by condition and signal."""
-    _ranked: dict[tuple[object, ...], tuple[Candidate, ...]] = field(default_factory=dict, repr=False)
+    _weighed: dict[tuple[object, ...], tuple[Candidate, ...]] = field(default_factory=dict, repr=False)
     """Earlier results: of a fault of many places most symptoms look alike."""
-    _decisive: dict[tuple[object, ...], str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self._items = {
@@ -128,14 +126,14 @@ class CauseModel:
             if known:
                 yield signal, math.log(1 - POWER * max(SHOWS[item.shows] for item in known))
 
-    def rank(
+    def weigh(
         self,
         findings: Collection[Finding],
         delivered: Collection[str],
         group_kinds: Collection[str],
         machines: int = 1,
     ) -> tuple[Candidate, ...]:
-        """Returns the likeliest causes of some findings, likeliest first.
+        """Returns the conditions that explain some finding, likeliest first.
 
         Args:
             findings: what is abnormal.
@@ -145,13 +143,13 @@ class CauseModel:
         """
         looks = tuple(dict.fromkeys(_look(one) for one in findings))
         seen = looks, frozenset(delivered), frozenset(group_kinds), machines
-        if seen not in self._ranked:
-            if len(self._ranked) >= MAX_RANKED:
-                self._ranked.clear()
-            self._ranked[seen] = self._rank(findings, delivered, group_kinds, machines)
-        return self._ranked[seen]
+        if seen not in self._weighed:
+            if len(self._weighed) >= MAX_KEPT:
+                self._weighed.clear()
+            self._weighed[seen] = self._weigh(findings, delivered, group_kinds, machines)
+        return self._weighed[seen]
 
-    def _rank(
+    def _weigh(
         self, findings: Collection[Finding], delivered: Collection[str], group_kinds: Collection[str], machines: int
     ) -> tuple[Candidate, ...]:
         by_signal: dict[str, list[Finding]] = {}
@@ -159,18 +157,9 @@ class CauseModel:
             by_signal.setdefault(finding.what.id, []).append(finding)
         more = max(min(machines, MAX_MACHINES) - 1, 0)
         kinds = _kinds_at(group_kinds, findings)
-        scores = {name: self._score(name, by_signal, frozenset(delivered), kinds, more) for name in self._items}
-        # The leak alone: none of the catalogue's conditions.
-        none = sum(math.log(_leak(some[0])) for some in by_signal.values())
-        top = max([*(score for score, *_ in scores.values()), none])
-        total = sum(math.exp(score - top) for score, *_ in scores.values()) + math.exp(none - top)
-        found = [
-            Candidate(name, round(math.exp(score - top) / total, 3), *parts)
-            for name, (score, *parts) in scores.items()
-            if parts[0]
-        ]
-        found.sort(key=lambda one: (-one.probability, one.condition))
-        return tuple(one for one in found[:MAX_CANDIDATES] if one.probability >= MIN_PROBABILITY)
+        found = [self._score(name, by_signal, frozenset(delivered), kinds, more) for name in self._items]
+        # What shows in no finding explains it no better than none of the catalogue.
+        return tuple(sorted((one for one in found if one.explained), key=lambda one: (-one.log_odds, one.condition)))
 
     def _as_in_signatures(self, findings: Collection[Finding]) -> list[Finding]:
         """Returns the findings; those of a reciprocal are of the signal that signatures name, unless it has some."""
@@ -192,49 +181,44 @@ class CauseModel:
         delivered: frozenset[str],
         group_kinds: Collection[str] | None,
         more: int,
-    ) -> tuple[float, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Returns (score, signals explained, normal, unseen); `more` machines than one are late."""
+    ) -> Candidate:
+        """Returns a condition with its log-odds; `more` machines than one are late."""
         condition, items, absent = self.catalogue.conditions[name], self._items[name], self._absent[name]
-        score = math.log(PRIORS.get(condition.prevalence, PRIORS[""]))
-        score *= 1 + more if condition.group in LOCAL_GROUPS else 1
-        score += math.log(1.0 if _fits(condition, group_kinds) else OTHER_PARALLELISM)
+        prior = prior_log_odds(condition.prevalence) * (1 + more if condition.group in LOCAL_GROUPS else 1)
+        prior += 0.0 if _fits(condition, group_kinds) else math.log(OTHER_PARALLELISM)
         explained, normal, unseen = [], [], []
-        against: dict[str, float] = {}
+        found: dict[str, list[float]] = {}
         for signal, findings in by_signal.items():
             shown = max((_match(item, one) for item in items.get(signal, ()) for one in findings), default=0.0)
-            score += math.log(shown + _leak(findings[0]) * (1 - shown))
+            found.setdefault(_source(signal), []).append(math.log(shown / _leak(findings[0]) + 1 - shown))
             if shown:
                 explained.append(signal)
+        against: dict[str, float] = {}
         for signal in items:
             if signal in by_signal:
                 continue
             if signal not in delivered:
                 unseen.append(signal)
             elif signal in absent:
-                source = signal.partition(".")[0]
-                against[source] = min(against.get(source, 0.0), absent[signal])
+                against[_source(signal)] = min(against.get(_source(signal), 0.0), absent[signal])
                 normal.append(signal)
-        # Signals of one source rise and fall together: what they do not show counts once.
-        score += sum(against.values())
-        return score, tuple(explained), tuple(normal), tuple(unseen)
+        # Signals of one source rise and fall together: n of them count as the root of n, what they do not show once.
+        weight = sum(sum(some) / math.sqrt(len(some)) for some in found.values()) + sum(against.values())
+        return Candidate(name, prior + weight, tuple(explained), tuple(normal), tuple(unseen))
 
     def decisive_signal(self, candidates: Sequence[Candidate]) -> str:
         """Returns the signal that is not delivered and would best tell the two likeliest candidates apart; or ''."""
         if len(candidates) < 2:
             return ""
-        parts = tuple((one.condition, one.unseen) for one in candidates[:2])
-        if parts not in self._decisive:
-            if len(self._decisive) >= MAX_RANKED:
-                self._decisive.clear()
-            self._decisive[parts] = self._decisive_signal(candidates)
-        return self._decisive[parts]
-
-    def _decisive_signal(self, candidates: Sequence[Candidate]) -> str:
         first, second = (self._items[one.condition] for one in candidates[:2])
-        gains = {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in candidates[0].unseen}
-        gains |= {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in candidates[1].unseen}
+        unseen = (signal for one in candidates[:2] for signal in one.unseen)
+        gains = {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in unseen}
         best = min(gains.items(), key=lambda item: (-item[1], item[0]), default=("", 0.0))
         return best[0] if best[1] > 0 else ""
+
+
+def _source(signal: str) -> str:
+    return signal.partition(".")[0]
 
 
 def _look(finding: Finding) -> tuple[object, ...]:
