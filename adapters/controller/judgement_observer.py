@@ -9,10 +9,9 @@ from skewscope.adapters.actions.view import JudgementState
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.engine.engine import Engine, SignalSeries
-from skewscope.engine.incidents.confidence import find_decisive_unknowns
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.incident import Incident
-from skewscope.engine.model.verdict import UNKNOWN, YES
+from skewscope.engine.model.verdict import UNKNOWN, YES, find_decisive_unknowns
 
 MAX_STEP = 10.0
 """Seconds that count for one tick, whatever the clock does."""

@@ -199,7 +199,7 @@ class Explainer:
         located = [(one, self._locate(one)) for one in diagnoses]
         found: dict[str, str] = {}
         for message in sorted(messages, key=lambda each: (each.since, each.id)):
-            signs = [each.condition for each in message.causes if each.probability >= LIKELY]
+            signs = [name for name, share in message.posterior.probabilities.items() if share >= LIKELY]
             effects = {effect for sign in signs for effect in self.causes.effects(sign)}.difference(signs)
             here = self._locate(message)
             for one, there in located:

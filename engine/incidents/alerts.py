@@ -12,11 +12,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.incidents.confidence import Calibration, find_decisive_unknowns, prior_log_odds, weigh_evidence
+from skewscope.engine.incidents.confidence import Calibration, prior_log_odds, weigh_evidence
 from skewscope.engine.ingest.feed import TICK_S
 from skewscope.engine.model.arrays import Index, has_any
 from skewscope.engine.model.locality import Entity
-from skewscope.engine.model.verdict import UNKNOWN, YES, EvidenceBatch, RuleVerdict
+from skewscope.engine.model.verdict import UNKNOWN, YES, EvidenceBatch, RuleVerdict, find_decisive_unknowns
 
 SIGNIFICANT_GROWTH = 1.1
 """With an unchanged score, the impact or the values must grow by this factor to replace the peak evidence."""
@@ -98,7 +98,7 @@ class EvidenceSnapshot:
         object.__setattr__(self, "mean_log_magnitude", sum(logs) / len(logs) if logs else 0.0)
 
     @property
-    def undecided(self) -> tuple[str, ...]:
+    def decisive_unknowns(self) -> tuple[str, ...]:
         """Names of the counter-evidence that is not seen and with which the rule would not fire."""
         info = self.info
         names = [item.name for item in info.items]

@@ -120,23 +120,6 @@ def weigh_evidence(
     return np.asarray(GAIN * np.clip(balance, -1.0, 1.0))
 
 
-def find_decisive_unknowns(
-    names: Sequence[str], weights: Sequence[float], against: Sequence[bool], truth: Sequence[int], fire: float
-) -> tuple[str, ...]:
-    """Returns the counter-evidence that is unknown and with which a rule would not fire.
-
-    Args:
-        names: of the items of the rule.
-        weights: their weights.
-        against: whether each is counter-evidence.
-        truth: the verdict of each, 1 for yes, 0 for unknown, -1 for no.
-        fire: the score from which the rule fires.
-    """
-    items = list(zip(names, weights, against, truth, strict=True))
-    score = sum(-weight if other else weight for _name, weight, other, holds in items if holds > 0)
-    return tuple(name for name, weight, other, holds in items if other and not holds and score - weight < fire)
-
-
 def probability(log_odds: float) -> float:
     """Returns the probability of log-odds, which are clipped to +-MAX_LOG_ODDS."""
     return 1.0 / (1.0 + math.exp(-min(max(log_odds, -MAX_LOG_ODDS), MAX_LOG_ODDS)))

@@ -51,7 +51,7 @@ class DiagnosisState(IncidentState):
         """The distribution over its condition, the alternatives and none of the catalogue."""
         odds = {**self.candidates, **{name: each for name, (each, _) in self.alternatives.items()}}
         odds[self.condition] = self.log_odds
-        undecided = len(self.peak_evidence.undecided)
+        undecided = len(self.peak_evidence.decisive_unknowns)
         return find_posterior(odds, self.peak_evidence.info.calibration, self.condition, undecided)
 
     @property

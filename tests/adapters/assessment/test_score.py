@@ -89,8 +89,8 @@ def test_a_symptom_is_no_diagnosis_and_is_counted_apart():
 
 
 def test_a_symptom_is_right_while_a_fault_is_there_and_so_is_a_candidate_that_names_it():
-    first = replace(told("slow-steps"), is_symptom=True, candidates=("tp-straggler", "pp-bubble"), probability=0.6)
-    other = replace(first, candidates=("pp-bubble",), probability=0.3, confidence=0.7)
+    first = replace(told("slow-steps"), is_symptom=True, posterior=(("tp-straggler", 0.6), ("pp-bubble", 0.2)))
+    other = replace(first, posterior=(("pp-bubble", 0.3),), confidence=0.7)
     found = score(first, other)
     assert found.symptom_outcomes == [(0.9, True), (0.7, True)]
     assert found.candidate_outcomes == [(0.6, True), (0.3, False)]
@@ -408,7 +408,9 @@ def test_labels_without_a_condition_are_refused(tmp_path, condition):
 
 
 def test_the_command_says_what_symptoms_add():
-    symptom = replace(told("slow-steps"), is_symptom=True, candidates=("gpu-fail-slow",), probability=0.4)
+    symptom = replace(
+        told("slow-steps"), is_symptom=True, candidates=("gpu-fail-slow",), posterior=(("gpu-fail-slow", 0.4),)
+    )
     text = to_plain_text(_score_lines(score(symptom, truths=(EITHER,))))
     assert "1 of 1 faults are reported where they are, symptoms included; of 1 the cause is named or" in text
     assert "First candidates of 1 symptoms: probability 0.40 on average, 1.00 right." in text

@@ -11,9 +11,9 @@ from skewscope.engine.actions.grounds import (
     list_missing_grounds,
 )
 from skewscope.engine.actions.obstacles import NOT_JUDGED, list_past_obstacles
-from skewscope.engine.incidents.confidence import find_decisive_unknowns
 from skewscope.engine.model.incident import IncidentEvidence
 from skewscope.engine.model.topology import Group, Node, Pool, Topology
+from skewscope.engine.model.verdict import find_decisive_unknowns
 from tests.support.acting_world import SimulatedFault, build_incident
 from tests.support.actions import T0, build_action
 

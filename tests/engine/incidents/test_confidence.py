@@ -12,7 +12,6 @@ from skewscope.engine.incidents.confidence import (
     GAIN,
     UNSEEN_HOLDS,
     Calibration,
-    find_decisive_unknowns,
     prior_log_odds,
     probability,
     weigh_evidence,
@@ -67,8 +66,8 @@ def test_counter_evidence_that_would_decide_and_is_not_seen_makes_less_sure():
     known, unknown, harmless = (
         diagnosis(v, fire=fire) for v, fire in [((1, 1, -1), 4), ((1, 1, 0), 4), ((1, 1, 0), 3)]
     )
-    assert unknown.peak_evidence.undecided == ("c",)
-    assert harmless.peak_evidence.undecided == ()
+    assert unknown.peak_evidence.decisive_unknowns == ("c",)
+    assert harmless.peak_evidence.decisive_unknowns == ()
     assert harmless.confidence == known.confidence
     # The expectation over its states: where it held, the rule would not fire.
     assert unknown.confidence == pytest.approx((1 - UNSEEN_HOLDS) * known.confidence)
@@ -137,11 +136,3 @@ def test_findings_of_the_surest_form_count():
     calibration = Calibration(forms={"": 2.0, "total": 0.0})
     assert calibration.finding_confidence(["total"]) == 0.5
     assert calibration.finding_confidence(["total", "past"]) == pytest.approx(probability(2.0))
-
-
-def test_of_counter_evidence_only_what_is_unknown_and_decides_is_named():
-    def undecided(truth):
-        return find_decisive_unknowns(("slow", "long_prompts", "other"), (5, 3, 0), (False, True, True), truth, fire=4)
-
-    assert undecided((1, 0, 0)) == ("long_prompts",)
-    assert undecided((1, -1, 0)) == ()
