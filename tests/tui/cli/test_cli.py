@@ -19,7 +19,7 @@ from tests.support.telemetry import record
 
 CONTRACT = (
     *("version", "id", "kind", "condition", "entity", "also", "state", "opened_at", "resolved_at", "severity"),
-    *("confidence", "coverage", "impact", "blast_radius", "evidence", "against", "unseen", "candidates"),
+    *("confidence", "coverage", "impact", "blast_radius", "evidence", "against", "unseen", "candidates", "none"),
     *(
         "decides",
         "summary",
