@@ -490,9 +490,11 @@ class RuleDetector:
             with np.errstate(all="ignore"):
                 self._judge_changed(self._t, self._passed)
 
-    def judge_samples(self, t: float, block: Block, table: SeriesTable) -> list[RuleVerdict]:
+    def judge_samples(
+        self, t: float, block: Block, table: SeriesTable, frames: Sequence[SampleFrame] = ()
+    ) -> list[RuleVerdict]:
         """Returns the verdicts of the tick that ends at `t` with some samples, where nothing else is judged."""
-        self.take_in(t, block, table)
+        self.take_in(t, block, table, frames)
         self.step(Tick(t, NewSamples.empty()))
         return self.findings()
 

@@ -146,7 +146,7 @@ def test_samples_of_several_times_in_one_tick_have_no_common_one() -> None:
     numbers = np.array([bench.table.number(SeriesKey("wire.onset_lag", "rank", name)) for name in WHOLE], np.int32)
     bench.t += 1.0
     block = Block(bench.t - np.array([0.0, 0.5]), numbers, np.ones(2))
-    bench.detector.step(bench.t, block, bench.table)
+    bench.detector.judge_samples(bench.t, block, bench.table)
     assert deliveries.timestamp(signal) is None
 
 
@@ -154,5 +154,5 @@ def test_a_frame_of_the_same_signal_ends_a_common_time() -> None:
     deliveries, signal, bench = deliveries_after(WHOLE)
     bench.t += 1.0
     frame = SampleFrame((FrameColumn("wire.onset_lag"),), bench.t, (np.ones(8),))
-    bench.detector.step(bench.t, Block(np.empty(0), np.empty(0, np.int32), np.empty(0)), bench.table, [frame])
+    bench.detector.judge_samples(bench.t, Block(np.empty(0), np.empty(0, np.int32), np.empty(0)), bench.table, [frame])
     assert deliveries.timestamp(signal) is None

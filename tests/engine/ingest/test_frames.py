@@ -25,7 +25,7 @@ def said(bench, ticks, frames):
         if frames:
             bench.t += 1.0
             frame = SampleFrame(SCHEMA, bench.t, (values.astype(np.float32), np.zeros(16, np.float32)))
-            (verdict,) = bench.detector.step(bench.t, block_of({}, bench), bench.table, [frame])
+            (verdict,) = bench.detector.judge_samples(bench.t, block_of({}, bench), bench.table, [frame])
         else:
             whole = values.astype(np.float32).astype(float)
             (verdict,) = bench.tick(ranks(whole[:4]) | ranks(whole[4:], group="B"))
@@ -51,7 +51,7 @@ def test_frames_and_samples_stand_beside_each_other():
         bench.t += 1.0
         frame = SampleFrame(SCHEMA, bench.t, (lags(n), np.zeros(16)))
         marks = {("wire.ecn_ce_ratio", f"n{node}/ew"): 0.5 if node == 2 and n > 9 else 0.0 for node in range(8)}
-        (verdict,) = bench.detector.step(bench.t, block_of(marks, bench), bench.table, [frame])
+        (verdict,) = bench.detector.judge_samples(bench.t, block_of(marks, bench), bench.table, [frame])
     assert verdict.evidence[:, 2].tolist()[::2] == [1, 1]
     assert verdict.evidence[2, 3] == -1
 
@@ -63,5 +63,5 @@ def test_a_frame_that_is_no_later_than_the_last_is_passed_over(back):
         bench.t += 1.0
         time = bench.t if n < 3 else bench.t - 1.0 + back
         frame = SampleFrame(SCHEMA, time, (lags(0 if n < 3 else 9), np.zeros(16)))
-        bench.detector.step(bench.t, block_of({}, bench), bench.table, [frame])
+        bench.detector.judge_samples(bench.t, block_of({}, bench), bench.table, [frame])
     assert bench.detector.series_state.counts.dropped == 8

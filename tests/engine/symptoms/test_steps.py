@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from skewscope.engine.model.topology import Group, Node, Topology
+from skewscope.engine.symptoms.growing_steps import GrowingSteps
 from skewscope.engine.symptoms.levels import LevelShifts
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
 from tests.support.symptom_world import SymptomWorld
@@ -289,12 +290,13 @@ def test_steps_that_grow_one_after_another_are_told_from_the_first_one_on(steps,
 def growth_by_epoch(duration, steps=20, epochs=5, first=0):
     """Returns whether steps that take `duration(epoch, step)` seconds are reported as growing."""
     world, is_reported = SymptomWorld(), False
+    (growth,) = (one for one in world.detector.all if isinstance(one, GrowingSteps))
     for epoch in range(first, first + epochs):
         for step in range(steps):
             seconds = duration(epoch - first, step)
             begins = {("step.epoch", "group", "A"): float(epoch)} if not step else {}
             world.tick({STEP: seconds, **begins}, pause=seconds)
-            is_reported |= bool([*world.detector.growth.deviations()])
+            is_reported |= any(growth.find())
     assert not is_reported or [one.condition for one in world.incidents()] == ["slow-steps"]
     return is_reported
 
