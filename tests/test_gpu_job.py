@@ -19,6 +19,8 @@ import pytest
 
 from skewscope.adapters.runtime.replay import replay
 
+pytestmark = pytest.mark.slow
+
 LAB = Path(__file__).parent / "lab"
 MOST_DELAY_S = {"gpu_job/faults": 10.5, "gpu_serving/faults": 20.5, "gpu_trainer": 16.5}
 """Ten seconds, and the tick in which they end; shares of requests and means of several steps take longer."""

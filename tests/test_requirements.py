@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.target_requirements import CHECKS, lacking_module, lacking_programs, list_broken_promises
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

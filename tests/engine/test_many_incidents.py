@@ -18,6 +18,8 @@ from skewscope.engine.symptoms.places import PlaceTokens
 from tests.support.incidents import track
 from tests.support.symptom_world import KNOWN, START, SymptomWorld
 
+pytestmark = pytest.mark.slow
+
 FEW, MANY = 24, 192
 """Ports."""
 

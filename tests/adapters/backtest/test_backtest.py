@@ -14,6 +14,8 @@ from skewscope.kb.problems import InputError
 from skewscope.rules.loader import RULES_FOLDER
 from tests.support.process_work import die
 
+pytestmark = pytest.mark.slow
+
 RULE = "tp-straggler-on-the-wire"
 
 
@@ -46,14 +48,12 @@ def test_processes_tell_what_this_process_tells(brief, moment, tmp_path):
     assert [len(one) for one in told(here)] == [1, 1, 0, 0]
 
 
-@pytest.mark.slow
 def test_ray_tells_what_this_process_tells(brief, tmp_path):
     pytest.importorskip("ray")
     here, there = (run_backtest([opened(brief, tmp_path)], [rules()], BacktestOptions(1, ray)) for ray in ("", "local"))
     assert told(there) == told(here)
 
 
-@pytest.mark.slow
 def test_ray_reads_whole_recordings_where_it_judges_them(brief, moment, tmp_path):
     pytest.importorskip("ray")
     recordings = [opened(path, tmp_path) for path in (brief, moment, brief)]

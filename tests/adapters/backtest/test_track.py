@@ -4,6 +4,7 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from skewscope.adapters.runtime.replay import replay
 from skewscope.engine.ingest.feed import Block
 from skewscope.kb.loader import catalogue
 from skewscope.rules.loader import RULES_FOLDER
+
+pytestmark = pytest.mark.slow
 
 SECONDS = 35
 RULE = "tp-straggler-on-the-wire"

@@ -26,6 +26,8 @@ from skewscope.kb.problems import SkewscopeError
 from tests.adapters.fleet.shards import demo_rows, demo_topology
 from tests.adapters.fleet.test_fleet_controller import config, two_sites
 
+pytestmark = pytest.mark.slow
+
 HAS_RAY = importlib.util.find_spec("ray") is not None
 NAME = "shard0001"
 PATIENCE = 60.0
@@ -191,7 +193,6 @@ def shards(tmp_path):
     found.pool.close()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not HAS_RAY, reason="needs the extra fleet")
 def test_a_killed_actor_comes_back_with_what_it_knew(shards):
     first, _ = shards.wait(lambda report: report.last_number >= 1)

@@ -34,7 +34,7 @@ def test_every_reader_of_logs_has_marks_that_its_lines_have():
 
 
 @pytest.mark.parametrize("kind", LINES)
-@pytest.mark.parametrize("shift", [0, 40])
+@pytest.mark.parametrize("shift", [0, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_log_is_recognised_behind_what_it_begins_with(tmp_path, kind, shift):
     path = tmp_path / "a.log"
     # At some shift the end of a block cuts the line.
@@ -57,7 +57,7 @@ def test_a_log_with_bars_is_of_the_kind_that_says_more(tmp_path):
     "content",
     [
         START_UP,
-        START_UP * 25 + LINES["vllm-log"],
+        pytest.param(START_UP * 25 + LINES["vllm-log"], marks=pytest.mark.slow),
         START_UP[:70_000] + b"\0" * 70_000 + LINES["vllm-log"],
         b"y" * 200_000,
     ],

@@ -21,6 +21,8 @@ from skewscope.kb.problems import InputError
 from tests.support import packet_bytes as p
 from tests.support.traffic import Shape, mesh
 
+pytestmark = pytest.mark.slow
+
 NODES = 4
 ROUNDS = 300
 READERS = """
@@ -105,7 +107,7 @@ def copied(source: Path, folder: Path) -> Path:
 
 
 @pytest.mark.usefixtures("anywhere")
-@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [2, 4])
 def test_judging_while_reading_changes_nothing_of_the_result(captured, monkeypatch, workers):
     before = replay(captured)
     assert before.incidents
@@ -115,7 +117,6 @@ def test_judging_while_reading_changes_nothing_of_the_result(captured, monkeypat
     assert not active_children()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("anywhere")
 def test_the_order_of_the_inputs_changes_nothing(captured, tmp_path, monkeypatch):
     before = replay(captured)
@@ -156,7 +157,6 @@ def test_progress_grows_to_the_end(captured):
     assert {"read inputs", "diagnosing"} <= {what for what, _ in told}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("anywhere")
 @pytest.mark.parametrize("break_file", ["n1.pcap.zst", "metrics.om"])
 @pytest.mark.parametrize("partial", [False, True])

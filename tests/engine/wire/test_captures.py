@@ -12,6 +12,8 @@ from skewscope.engine.wire.join import WireJoin
 from tests.support import packet_bytes as p
 from tests.support.traffic import Shape, mesh, ring
 
+pytestmark = pytest.mark.slow
+
 
 def addresses(family: int) -> list[str]:
     return [f"10.9.0.{i + 1}" if family == 4 else f"fd00:9::{i + 1:x}" for i in range(4)]
