@@ -21,6 +21,8 @@ MANY_COLUMNS = 256
 """Of no more columns, the exponential of each takes less time than to see that all are the same."""
 BLOCK_COLUMNS = 1 << 13
 """So many columns learn at a time: what is worked with should stay in the cache."""
+MEMORY_DIGITS = 7
+"""Pasts whose memories are alike in so many digits learn together."""
 STATE_ARRAYS = ("mean", "variance", "_seen", "_first", "_last")
 
 
@@ -217,7 +219,7 @@ class BaselineStore:
         grouped: dict[float, list[BaselineSlice]] = defaultdict(list)
         for past in self.slices.values():
             if is_active(past.number):
-                grouped[past.memory].append(past)
+                grouped[float(f"{past.memory:.{MEMORY_DIGITS}g}")].append(past)
         self._groups = [
             part for _, group in sorted(grouped.items()) for part in split_by_width(group, lambda past: size(past.kind))
         ]

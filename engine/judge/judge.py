@@ -5,6 +5,7 @@ Most entities are ruled out by the required evidence. Only the others are assess
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -39,7 +40,7 @@ WAKE_MARGIN_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class _Assessment:
+class RuleAssessment:
     """The assessment of k entities: [items, k] and [k]."""
 
     truth: Truth
@@ -149,7 +150,7 @@ class Judge:
         if has_any(self.firing):
             self._clear_timer.pass_time(seconds)
 
-    def _held_back(self, open_: Index, found: _Assessment, state: Truth) -> Mask:
+    def _held_back(self, open_: Index, found: RuleAssessment, state: Truth) -> Mask:
         """Returns [open] what must not begin to fire, since evidence against it may yet ripen and prevent that."""
         held = np.zeros(len(open_), bool)
         begins = np.flatnonzero((state == YES) & ~self.firing[open_])
@@ -275,7 +276,7 @@ class Judge:
         """Some of the entities that are judged."""
         return self.evaluator.subset_of(self.rule.scope, self.indices[at])
 
-    def _assess(self, some: EntitySubset) -> _Assessment:
+    def _assess(self, some: EntitySubset) -> RuleAssessment:
         """The whole of the evidence, for some entities."""
         self._used.update(self._conditions)
         if self._applies_when is not None:
@@ -286,7 +287,36 @@ class Judge:
         when = self._applies_when
         applies = np.full(len(some.indices), YES, np.int8) if when is None else self.evaluator.subset_value(when, some)
         score, most = self._scores(truth)
-        return _Assessment(truth, applies, score, most)
+        return RuleAssessment(truth, applies, score, most)
+
+    def assess_all(self) -> RuleAssessment:
+        """Returns the evidence of all entities at this tick; numpy's warnings are switched off."""
+        return self._assess(self._subset(np.arange(self._size)))
+
+    def notes_as(self, other: "Judge") -> bool:
+        """Whether it notes unknown parts of its evidence as another judge does, of a rule that differs in a number."""
+        return self._support.layout == other._support.layout  # noqa: SLF001 - one of its own kind
+
+    def truth_of(self, number: int) -> Truth:
+        """Returns [entity] the truth of an expression about the entities that are judged."""
+        truth = self.evaluator.value(number)
+        return np.asarray(truth[self._selector] if truth.ndim else np.full(self._size, truth))
+
+    def judges_otherwise(self, found: RuleAssessment, row: int, truth: Truth | None, active: Mask) -> Mask:
+        """Returns [entity] whether other truth values of one item, or its absence, may matter, now or later.
+
+        `active` are those that fire or may begin to: their whole score counts. What is required is not absent.
+        """
+        changed, others = found.truth.copy(), np.delete(found.truth, row, axis=0)
+        changed[row] = NO if truth is None else truth
+        other = RuleAssessment(changed, found.applies, *self._scores(changed))
+        matters = active & (changed[row] != found.truth[row]) | (self._state(found) != self._state(other))
+        reported = others if truth is None else changed
+        matters |= (found.truth != UNKNOWN).any(axis=0) != (reported != UNKNOWN).any(axis=0)
+        if self.feeds_baselines:
+            matters |= (found.score > self.rule.clear.score) != (other.score > self.rule.clear.score)
+            matters |= self._required[row] & ((found.truth[row] == YES) != (changed[row] == YES))
+        return np.asarray(matters)
 
     def _scores(self, truth: Truth) -> tuple[F64, F64]:
         """The score as known, and the highest that it could be if everything unknown were known."""
@@ -294,14 +324,14 @@ class Judge:
         score = sum_rows(sign * (truth == YES))
         return score, score + sum_rows(self._weight * ((truth == UNKNOWN) & ~self._against))
 
-    def _state(self, found: _Assessment) -> Truth:
+    def _state(self, found: RuleAssessment) -> Truth:
         needed = np.where(self._required, found.truth, YES).min(axis=0, initial=YES)
         fire = self.rule.fire.score - ROUNDING
         level = np.where(found.score >= fire, YES, np.where(found.max_score >= fire, UNKNOWN, NO))
         state: Truth = np.minimum(np.minimum(needed, found.applies), level).astype(np.int8)
         return state
 
-    def _health(self, found: _Assessment) -> Truth:
+    def _health(self, found: RuleAssessment) -> Truth:
         """Returns [entity] whether the rule's clearing condition holds: YES, NO or UNKNOWN."""
         truth, applies = found.truth, found.applies
         missing = (self._required & (truth == NO)).any(axis=0) | (applies == NO)
@@ -309,7 +339,7 @@ class Judge:
         low = found.max_score <= self.rule.clear.score + ROUNDING
         return np.where(missing, YES, np.where(blind, UNKNOWN, np.where(low, YES, NO))).astype(np.int8)
 
-    def _supported_health(self, at: Index, found: _Assessment) -> Truth:
+    def _supported_health(self, at: Index, found: RuleAssessment) -> Truth:
         """The same; for firing entities, evidence that was unknown from the beginning does not count."""
         healthy = self._health(found)
         lacking = (self._required & (found.truth != YES)).any(axis=0) | (found.score <= self.rule.clear.score)
@@ -318,11 +348,11 @@ class Judge:
             healthy[doubt] = self._health(self._assess_supported(at[doubt]))
         return healthy
 
-    def _assess_supported(self, at: Index) -> _Assessment:
+    def _assess_supported(self, at: Index) -> RuleAssessment:
         truth = self._support.supported_truth(at, self._subset(at))
         applies = truth[-1] if self.rule.applies_when is not None else np.full(len(at), YES, np.int8)
         truth = truth[: len(self._conditions)]
-        return _Assessment(truth, applies, *self._scores(truth))
+        return RuleAssessment(truth, applies, *self._scores(truth))
 
     def _update_firing(self, t: float, passed: float, at: Index, found: tuple[Truth, Truth, Mask]) -> None:
         """Update which of the entities `at` fire, by their (state, health, held back); no other entity fires."""
@@ -427,17 +457,19 @@ class RuleDetector:
         tick: float,
         derivations: Sequence[Derivation] = (),
         judged: Iterable[str] = (),
+        *,
+        also: Iterable[Expr] = (),
     ) -> None:
-        """Builds the judges of all rules; `judged` are signals that are read though no rule needs them."""
+        """Builds the judges of all rules; `judged` are signals, `also` expressions, that no rule needs."""
         self.rules: Mapping[str, Rule] = {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
         self.catalogue = catalogue
         self.derivations = tuple(derivations)
         self.entities = EntityIndex(topology)
         wanted = {name for rule in self.rules.values() for name in rule.signals} | {*judged}
-        also = {name for derive in self.derivations for name in getattr(derive, "reads", catalogue.signals)}
-        self.series_state = SeriesState(catalogue.signals, self.entities, wanted, tick, also)
+        derived = {name for derive in self.derivations for name in getattr(derive, "reads", catalogue.signals)}
+        self.series_state = SeriesState(catalogue.signals, self.entities, wanted, tick, derived)
         expressions = (expr for rule in self.rules.values() for expr in rule.expressions)
-        self.evaluator = Evaluator(expressions, self.series_state, self.entities)
+        self.evaluator = Evaluator(chain(expressions, also), self.series_state, self.entities)
         self._judges = [Judge(rule, self.entities, self.evaluator) for rule in self.rules.values()]
         self._is_container: dict[tuple[str, str], bool] = {}
         """Whether each entity of the second kind lies in one of the first, for kinds related by a baseline."""
@@ -630,9 +662,13 @@ class RuleDetector:
 
     # --- for reports
 
+    def judge_of(self, rule: str) -> Judge:
+        """The judge of a rule."""
+        return next(judge for judge in self._judges if judge.rule.id == rule)
+
     def entity_names(self, rule: str) -> tuple[str, ...]:
         """The entities that a rule judges, in the order of its verdicts."""
-        return next(judge.names for judge in self._judges if judge.rule.id == rule)
+        return self.judge_of(rule).names
 
 
 def _max_over_members(x: F64) -> F64:

@@ -29,10 +29,11 @@ def transfer_judges(now: Any, before: Any) -> None:
         key = id(old.names), id(new.names)
         if key not in known:
             known[key] = match_places(old.names, new.names)
-        _transfer_judge(new, old, known[key])
+        transfer_judge(new, old, known[key])
 
 
-def _transfer_judge(now: Any, before: Any, places: Places) -> None:
+def transfer_judge(now: Any, before: Any, places: Places) -> None:
+    """Takes over the state of one judge, by the places of its entities."""
     copy_items(now, before, ARRAYS, places)
     copy_fields(now, before, ("_t", "_latest_report", "is_known"))
     now._all_reported = before._all_reported and not np.isnan(now._reported_since).any()

@@ -9,6 +9,8 @@ from skewscope.kb.model import Symptom
 NOUN = re.compile(r"\{(\w+)\}")
 """A unit that is a noun, as `{request}`."""
 UNKNOWN_TITLE = "{signal} of {entity} is abnormal since {since}: {after} {unit}."
+FULL_COUNTS = frozenset(float(2**bits - 1) for bits in (8, 16, 32))
+"""Counters of InfiniBand ports have so many bits and stay at their largest value (IBTA, volume 1, PortCounters)."""
 
 
 def summarise(finding: Finding, symptom: Symptom | None, entity: str) -> str:
@@ -39,6 +41,7 @@ def _describe_limit(finding: Finding, entity: str) -> str:
     after, limit, unit = _number(finding.value), _number(finding.reference), _spoken_unit(finding.unit)
     since = _clock(finding.since)
     if finding.pattern == TOTAL:
+        after = f"at least {after}" if finding.value in FULL_COUNTS else after
         return f"{name} of {entity} since its counters began: {after} {unit}{share}; how old they are is not known."
     if share:
         return f"{name} of {entity} since {since}: {after} {unit}{share}."

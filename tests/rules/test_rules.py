@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from skewscope.engine.casetest.case_runner import is_killed, run_case, run_cases, select_survivors
+from skewscope.engine.casetest.case_runner import run_case, run_cases
 from skewscope.engine.casetest.mutants import generate_mutants
+from skewscope.engine.casetest.mutation import is_killed, select_survivors
 from skewscope.engine.engine import build_rule_info
 from skewscope.kb import yamlfile
 from skewscope.kb.loader import catalogue
@@ -68,6 +69,19 @@ def test_most_changes_to_a_rule_make_a_case_fail(rule):
     every = list(generate_mutants(rules_by_id()[rule]))
     kept = [m.change for m in select_survivors(every, cases(rule).cases, known())]
     assert len(kept) <= len(every) / 10, kept
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["collective-hang-on-the-wire", pytest.param("decode-early-stop-skew-in-the-engine", marks=pytest.mark.slow)],
+)
+def test_changes_are_noticed_as_if_each_went_through_all_cases_alone(rule):
+    every = list(generate_mutants(rules_by_id()[rule]))
+    told = [run_cases({rule: m.rule}, [cases(rule)], known()) for m in every]
+    alone = [m.change for m, results in zip(every, told, strict=True) if all(each.is_ok for each in results)]
+    together = [m.change for m in select_survivors(every, cases(rule).cases, known())]
+    assert together == alone
+    assert 0 < len(together) < len(every)
 
 
 def test_a_change_that_matters_is_noticed_and_one_that_does_not_is_not():

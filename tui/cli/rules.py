@@ -163,8 +163,8 @@ def rules_mutate(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> No
     Moves thresholds by a quarter either way, inverts comparisons, and drops terms and evidence items. Exits with 1 if
     more than a tenth of all changes are undetected.
     """
-    from skewscope.engine.casetest.case_runner import find_survivors  # noqa: PLC0415
     from skewscope.engine.casetest.mutants import generate_mutants  # noqa: PLC0415
+    from skewscope.engine.casetest.mutation import find_survivors  # noqa: PLC0415
     from skewscope.tui.render.rules import mutant_lines  # noqa: PLC0415
 
     chosen, files = _load_rules_and_cases(ids, folder)

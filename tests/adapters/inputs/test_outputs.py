@@ -129,6 +129,17 @@ def rows(wait, prompt=0):
     return "\n".join([*lines, ""])
 
 
+def engine_log(prompt, made, running, waiting, cache):
+    """Returns a log of vLLM for two minutes, of an engine that is in this state throughout."""
+    return "".join(
+        f"INFO 09-14 08:{n // 6:02d}:{n % 6 * 10:02d} [loggers.py:118] Engine 000: "
+        f"Avg prompt throughput: {prompt:.1f} tokens/s, Avg generation throughput: {made:.1f} tokens/s, "
+        f"Running: {running} reqs, Waiting: {waiting + 2 * n if waiting else 0} reqs, "
+        f"GPU KV cache usage: {cache - 0.1 * n:.1f}%, Prefix cache hit rate: 3.0%\n"
+        for n in range(13)
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -157,3 +168,33 @@ def test_requests_that_wait_longer_and_longer_are_told(text, is_told):
 def test_a_summary_of_kernels_is_too_little(tmp_path):
     for sample in catalogue().formats["nsys-stats"].samples:
         assert answer(tmp_path, sample.lines, "kernels.csv") == TOO_LITTLE
+
+
+        pytest.param(engine_log(15800, 95, 33, 6, 55), {"prefill-decode-interference vllm-a"}, id="prompts take all"),
+        pytest.param(engine_log(5200, 1300, 33, 0, 55), ALL_CLEAR, id="many prompts, and streams advance"),
+        pytest.param(engine_log(0, 410, 12, 30, 22), {"engine-connection-liveness vllm-a"}, id="nothing is admitted"),
+        pytest.param(engine_log(400, 410, 12, 0, 22), ALL_CLEAR, id="all is admitted"),
+    ],
+)
+def test_logs_of_engines_in_one_state(tmp_path, text, wanted):
+    assert answer(tmp_path, text) == wanted
+
+
+LANES = "index, pcie.link.width.current, pcie.link.width.max, utilization.gpu [%]\n"
+
+
+@pytest.mark.parametrize(("lanes", "wanted"), [(8, {"lost-capacity a/gpu1"}), (16, TOO_LITTLE)])
+def test_a_gpu_with_half_of_its_lanes_is_one_of_one_reading(tmp_path, lanes, wanted):
+    rows = "".join(f"{n}, {lanes if n == 1 else 16}, 16, 98 %\n" for n in range(4))
+    assert answer(tmp_path, LANES + rows, "a.csv") == wanted
+
+
+@pytest.mark.parametrize(("wait", "wanted"), [(3400.0, {"dataloader-stall a"}), (40.0, TOO_LITTLE)])
+def test_batches_that_megatron_waits_for_are_part_of_its_steps(tmp_path, wait, wanted):
+    text = "".join(
+        f" [2026-09-14 08:{n // 10:02d}:{n % 10 * 6:02d}] iteration {n + 10:8d}/  500000 | consumed samples: {n} | "
+        "elapsed time per iteration (ms): 5200.0 | global batch size:  1024 |\n(min, max) time across ranks (ms):\n"
+        f"    batch-generator ................................: ({wait:.2f}, {wait + 9:.2f})\n"
+        for n in range(8)
+    )
+    assert answer(tmp_path, text, "a.log") == wanted

@@ -32,6 +32,15 @@ def test_sums_of_one_reading_are_a_share_since_their_counters_began():
     assert incident.confidence == 0.5
 
 
+@pytest.mark.parametrize(("errors", "said"), [(65535.0, "at least 65,535 packets"), (65534.0, " 65,534 packets")])
+def test_a_counter_at_its_largest_value_says_at_least_how_many(errors, said):
+    world = SymptomWorld()
+    world.tick({PACKETS: 4e5, DROPS: errors})
+    (incident,) = conclude(world)
+    assert said in incident.summary
+    assert ("at least" in incident.summary) == ("at least" in said)
+
+
 @pytest.mark.parametrize("sums", [{PACKETS: 1e9, DROPS: 1e6}, {PACKETS: 900.0, DROPS: 600.0}, {DROPS: 6e8}])
 def test_small_or_unknown_shares_of_sums_say_nothing(sums):
     world = SymptomWorld()
