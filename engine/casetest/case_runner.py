@@ -49,7 +49,9 @@ def find_failures(
     """What each of several rules about one kind of entity gets wrong in each case; the rules' ids differ."""
     found: list[list[tuple[str, ...]]] = [[()] * len(rules) for _ in cases]
     for numbers in group_alike(cases):
-        told = SideBySide(rules, prepare((cases[n] for n in numbers), catalogue), catalogue, RuleDetector).find_failures()
+        told = SideBySide(
+            rules, prepare((cases[n] for n in numbers), catalogue), catalogue, RuleDetector
+        ).find_failures()
         for n, faults in zip(numbers, told, strict=True):
             found[n] = faults
     return found

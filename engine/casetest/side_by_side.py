@@ -122,7 +122,7 @@ class SideBySide(Generic[D]):
     def __init__(
         self, rules: Sequence[Rule], scripts: Sequence[CaseData], catalogue: Catalogue, build: Callable[..., D]
     ) -> None:
-        """Takes what `prepare` returns, or a part; `build` makes the detector, from what a `RuleDetector` takes first."""
+        """Takes what `prepare` returns, or a part; `build` makes the detector, as `RuleDetector` does."""
         self._table, self._tick = scripts[0].table, scripts[0].case.tick
         self.rules, self.scripts = rules, scripts
         self.wrong = [(*script.problems, *_unknown_entities(script, rules[0])) for script in self.scripts]
