@@ -129,17 +129,6 @@ def rows(wait, prompt=0):
     return "\n".join([*lines, ""])
 
 
-def engine_log(prompt, made, running, waiting, cache):
-    """Returns a log of vLLM for two minutes, of an engine that is in this state throughout."""
-    return "".join(
-        f"INFO 09-14 08:{n // 6:02d}:{n % 6 * 10:02d} [loggers.py:118] Engine 000: "
-        f"Avg prompt throughput: {prompt:.1f} tokens/s, Avg generation throughput: {made:.1f} tokens/s, "
-        f"Running: {running} reqs, Waiting: {waiting + 2 * n if waiting else 0} reqs, "
-        f"GPU KV cache usage: {cache - 0.1 * n:.1f}%, Prefix cache hit rate: 3.0%\n"
-        for n in range(13)
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -170,6 +159,20 @@ def test_a_summary_of_kernels_is_too_little(tmp_path):
         assert answer(tmp_path, sample.lines, "kernels.csv") == TOO_LITTLE
 
 
+def engine_log(prompt, made, running, waiting, cache):
+    """Returns a log of vLLM for two minutes, of an engine that is in this state throughout."""
+    return "".join(
+        f"INFO 09-14 08:{n // 6:02d}:{n % 6 * 10:02d} [loggers.py:118] Engine 000: "
+        f"Avg prompt throughput: {prompt:.1f} tokens/s, Avg generation throughput: {made:.1f} tokens/s, "
+        f"Running: {running} reqs, Waiting: {waiting + 2 * n if waiting else 0} reqs, "
+        f"GPU KV cache usage: {cache - 0.1 * n:.1f}%, Prefix cache hit rate: 3.0%\n"
+        for n in range(13)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
         pytest.param(engine_log(15800, 95, 33, 6, 55), {"prefill-decode-interference vllm-a"}, id="prompts take all"),
         pytest.param(engine_log(5200, 1300, 33, 0, 55), ALL_CLEAR, id="many prompts, and streams advance"),
         pytest.param(engine_log(0, 410, 12, 30, 22), {"engine-connection-liveness vllm-a"}, id="nothing is admitted"),
