@@ -246,7 +246,8 @@ def _engine_name(engine: EngineIdentity, own: tuple[tuple[str, str], ...]) -> st
     else:
         port = labels.pop("instance", "").rpartition(":")[2]
         rest = [port, *(INDEX_LABELS.get(label, "") + value for label, value in labels.items())]
-    head = pod or f"{engine.prefix}-{engine.node}"
+    # The canonical names are those of no engine: what read its log or its results has them.
+    head = pod or (engine.node if engine.prefix == OF_NO_ENGINE[0] else f"{engine.prefix}-{engine.node}")
     name = "-".join(filter(None, (head, *rest)))
     return _valid_name(name.replace("/", "-").replace(" ", "-"))
 

@@ -16,6 +16,8 @@ SYSLOG = re.compile(
     r"(?:[\w.()/@-]{1,64}(?:\[\d{1,10}\])?:|[\w.-]{1,64} \S{1,128} \S{1,32} ) ?"
 )
 """As syslog, journalctl and RFC 5424 begin a line."""
+NCCL = re.compile(rf"^(?:\[?{STAMP}\]? )?(?P<host>[A-Za-z][\w.-]{{0,252}}):\d{{1,10}}:\d{{1,10}} \[\d{{1,3}}\] ")
+"""As NCCL begins a line: host, process, thread, GPU."""
 MESSAGE_FIELDS = ("MESSAGE", "message", "msg", "log", "body", "text")
 TIME_FIELDS = ("time", "timestamp", "@timestamp", "ts", "asctime")
 HOST_FIELDS = ("_HOSTNAME", "hostname", "host", "node", "nodename")
@@ -26,7 +28,7 @@ JOURNAL_TIME = "__REALTIME_TIMESTAMP"
 
 def find_host(text: str) -> str:
     """Returns the host that the prefix of a line names; '' for none."""
-    match = SYSLOG.match(text)
+    match = SYSLOG.match(text) or NCCL.match(text)
     return match["host"] if match else ""
 
 

@@ -25,7 +25,7 @@ def find_node(labels: Mapping[str, str], file: str) -> tuple[str, str]:
     if origin := labels.get(ORIGIN_LABEL, ""):
         return origin, ""
     node = file_stem(file)
-    return node, f"nothing in it names its host: {node!r}, by the file's name, is taken; the label node says another"
+    return node, f"its host is named after the file: {node!r}"
 
 
 def find_server(labels: Mapping[str, str], file: str) -> tuple[dict[str, str], str]:
@@ -37,7 +37,7 @@ def find_server(labels: Mapping[str, str], file: str) -> tuple[dict[str, str], s
         return {"node": origin, "instance": f"{origin}-{server}"}, ""
     return (
         {"instance": server},
-        f"nothing in it names its server: {server!r}, by the file's name, is taken; the label instance says another",
+        f"its server is named after the file: {server!r}",
     )
 
 

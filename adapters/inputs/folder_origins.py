@@ -6,16 +6,17 @@ A folder such as `host=a` names a label. Others stand for hosts only where the n
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 from skewscope.adapters.discovery.draft import GUESS, Assumption
+from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
 from skewscope.adapters.inputs.recording import Input, Recording, reader_of
 from skewscope.engine.model.topology_file import LABEL_NAME, NODE_WITHOUT
-from skewscope.kb.problems import join_names
+from skewscope.kb.problems import InputError, join_names
 
 READER_LABELS = frozenset(("query", "utc_offset", "written", "start", "period", "year", ORIGIN_LABEL))
 """Labels of inputs that tell a reader something else than where its samples are from."""
@@ -24,6 +25,17 @@ TIME_NAME = re.compile(r"20\d\d(?:[-_.]?\d\d){0,2}(?:[-_.T ]?\d\d(?:[-_.:]?\d\d)
 YEAR, PART_OF_DATE = re.compile(r"20\d\d"), re.compile(r"\d\d")
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 MAX_NAMED = 3
+HEAD_BYTES = 1 << 16
+PROMPT_HOST = re.compile(
+    rb"^(?:\([\w .-]{1,60}\) ){0,2}\[?[\w.-]{1,60}@([A-Za-z][\w.-]{0,60})"
+    rb"(?:[: ][^\n$#%>\"=]{0,120})?[$#%>][ \t]+([^\n]+)",
+    re.MULTILINE,
+)
+"""A prompt of a shell with its host, and what was typed at it."""
+STATED_HOST = re.compile(rb"^(?:Running on machine: |[ \t]*host[ \t]+: )([A-Za-z][\w.-]{0,60})[ \t]*\r?$", re.MULTILINE)
+"""A line with a host, as logs of glog begin and reports of torchrun have it."""
+ELSEWHERE = re.compile(rb"(?:sudo )?(?:ssh|kubectl|oc|helm|curl|wget|scp|cat|less|grep|tail|head|zcat|docker logs)\b")
+"""Commands whose output need not be of the host at which they were typed."""
 MAX_NAME = 100
 """Characters of a host that is named after folders."""
 
@@ -38,7 +50,7 @@ def label_folders(recording: Recording) -> tuple[Recording, list[Assumption]]:
             values[label].add(value)
     told = [f"the label `{label}` ({join_names(sorted(some), MAX_NAMED)})" for label, some in sorted(values.items())]
     assumptions = [Assumption(each, "the names of folders", GUESS) for each in told]
-    return replace(recording, inputs=tuple(_add_origins(inputs))), assumptions
+    return replace(recording, inputs=tuple(_add_prompts(_add_origins(inputs), recording))), assumptions
 
 
 def distinguish_folders(folders: Sequence[str]) -> dict[str, str]:
@@ -110,6 +122,28 @@ def _add_origins(inputs: Sequence[Input]) -> list[Input]:
         else source
         for source in inputs
     ]
+
+
+def _add_prompts(inputs: Sequence[Input], recording: Recording) -> Iterator[Input]:
+    """Yields the inputs, those that are pasted from the shell of one host with the label of it."""
+    for source in inputs:
+        path = recording.resolve_path(source.path)
+        is_placed = dict(source.labels).keys() & {ORIGIN_LABEL, "node", "host"}
+        host = find_stated_host(path) if reader_of(source).placed_by_name and not is_placed and path.is_file() else ""
+        yield replace(source, labels=tuple(sorted([*source.labels, (ORIGIN_LABEL, host)]))) if host else source
+
+
+def find_stated_host(path: Path) -> str:
+    """Returns the host that a text says it is from, by prompts of its shell; '' where they name none, or several."""
+    try:
+        with open_stream(path, keep_prompts=True) as stream:
+            head = stream.read(HEAD_BYTES)
+    except InputError:
+        return ""
+    prompts = PROMPT_HOST.findall(head)
+    is_elsewhere = any(ELSEWHERE.match(typed) for _, typed in prompts)
+    hosts = {*STATED_HOST.findall(head), *(host for host, _ in prompts if not is_elsewhere)}
+    return hosts.pop().decode() if len(hosts) == 1 else ""
 
 
 def _folder(source: Input) -> str:

@@ -24,7 +24,7 @@ from skewscope.kb.event_reading import FoundEvent
 from skewscope.kb.known_events import known_events
 from skewscope.kb.model import Event
 
-MAX_TEXT = 160
+MAX_TEXT = 320
 """Characters of a message that are kept."""
 MAX_PLACES = 1000
 """Places of one event in one file; what more of them there are is counted at none."""
@@ -170,6 +170,7 @@ class _MarkedLines:
         """Returns the series of the messages among the lines that were read."""
         self._keep()
         times = LineTimes(labels, name, 0.0)
+        times.learn([unwrap_record(line) for line in self._kept[:BATCH_LINES]])
         reader = MessageReader(name, labels, times)
         for number, line in enumerate(self._kept):
             text = unwrap_record(line)

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from skewscope.adapters.formats.bounds import SAMPLES, SERIES
+from skewscope.adapters.formats.log_lines import file_stem
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
 from skewscope.adapters.inputs.file_origin import check_size, find_server, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
-from skewscope.engine.model.arrays import F64
+from skewscope.engine.model.arrays import F64, Mask
 from skewscope.kb.problems import InputError, Problem
 
 NAN = math.nan
@@ -154,11 +155,23 @@ class RequestCollector:
             "" if self._is_dated else UNDATED,
             f"{self.left_out} rows without valid times are left out" if self.left_out else "",
         )
+        own = [
+            (
+                {"instance": server} if server else place,
+                _ServerRequests(table[columns["server"] == number], times).series(),
+            )
+            for server, number in sorted(servers.items())
+        ]
+        if "" not in servers and "" in self._servers:
+            # What sends requests to servers turned some away itself.
+            refused = columns["server"] == self._servers[""]
+            own.append(
+                (place or {"instance": file_stem(self.file)}, _ServerRequests(table, times).turned_away(refused))
+            )
         return waits.series() + [
             LabelledSeries(f"skewscope_{metric}", tuple(sorted(labels.items())), times, values, note)
-            for server, number in sorted(servers.items())
-            for labels in [{"instance": server} if server else place]
-            for metric, values in _ServerRequests(table[columns["server"] == number], times).series()
+            for labels, series in own
+            for metric, values in series
             if self._is_dated or metric not in OF_DATES
         ]
 
@@ -242,6 +255,12 @@ class _ServerRequests:
             f"Requests wait before they are computed: the first token comes after {waits[0]:.3g} s in the first eighth "
             f"of the requests, and after {waits[-1]:.3g} s in the last one, growing all the time"
         )
+
+    def turned_away(self, refused: Mask) -> Iterator[tuple[str, F64]]:
+        """Yields the count of those that failed among [request] some; what was answered is that of the servers."""
+        failed = refused & (self._column("outcome") == FAILED)
+        if failed.any():
+            yield "serve_failure_total", self._count(self._column("end")[failed])
 
     def _column(self, name: str) -> F64:
         column: F64 = self.table[:, COLUMNS.index(name)]

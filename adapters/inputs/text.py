@@ -81,8 +81,7 @@ def read_kind(kind: str, file: BinaryIO, name: str, labels: Mapping[str, str]) -
     """
     head, chosen, note = _find_format(file, kind, name, labels.get("format", ""))
     reader = TextReader(name, labels, chosen, [note])
-    for line in decode_head(head):
-        reader.times.learn_year(line)
+    reader.times.learn([unwrap_record(line) for line in decode_head(head)])
     for numbers, lines in list_text_blocks(file, name, head, chosen):
         reader.read_lines(numbers, lines)
     return reader.series()

@@ -1,7 +1,8 @@
 """Times of lines of any text: dates in many forms, seconds since 1970, else that of the newest line with one."""
 
+import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from skewscope.adapters.formats.log_times import ASSUMED_YEAR, SHORT_STAMP, DayTimes, ShortDates, find_stamp
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
@@ -65,13 +66,22 @@ class LineTimes:
         """What is assumed of the times."""
         return DATELESS if self.is_dateless else YEARLESS if self._dates.is_assumed else ""
 
-    def learn_year(self, text: str) -> None:
-        """Takes the year from a line with a full date, unless it is known."""
+    def learn(self, lines: Sequence[str]) -> None:
+        """Takes the year from the first lines of a file, unless it is known, and what comes before a time from that."""
+        for text in lines:
+            self._learn_year(text)
+        fresh = copy.deepcopy(self)
+        if (first := next(filter(None, map(fresh.find, lines)), None)) is not None:
+            self.now = first
+
+    def _learn_year(self, text: str) -> None:
         self._dates.learn_year(text)
+        if not self._dates.year and (match := CTIME.search(text, 0, 200)) and match["year"]:
+            self._dates.year = int(match["year"])
 
     def read(self, text: str) -> float:
         """Returns the time of a line, seconds since 1970; without one that of the newest line that had one."""
-        self._dates.learn_year(text)
+        self._learn_year(text)
         self.find(text)
         return self.now
 

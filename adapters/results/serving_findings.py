@@ -107,7 +107,10 @@ def find_saturation(results: Sequence[ServingResult]) -> Iterator[ResultFinding]
         if higher[-1][0] >= MIN_LOAD_STEP * load and best <= rate * (1 + LEAST):
             top = max(higher, key=lambda level: level[1])
             yield ResultFinding(
-                "bench-saturates", _saturation_text(result, top[2], (levels[0][2], higher[-1][2]), rate)
+                "bench-saturates",
+                _saturation_text(
+                    (levels[n - 1][2] if n else None, result), top[2], (levels[0][2], higher[-1][2]), rate
+                ),
             )
             return
 
@@ -117,14 +120,20 @@ def _served(result: ServingResult) -> float | None:
 
 
 def _saturation_text(
-    knee: ServingResult, top: ServingResult, ends: tuple[ServingResult, ServingResult], rate: float
+    around: tuple[ServingResult | None, ServingResult],
+    top: ServingResult,
+    ends: tuple[ServingResult, ServingResult],
+    rate: float,
 ) -> str:
-    lowest, last = ends
+    """Returns where a sweep saturates: at a load, or below it where that is not served already."""
+    (below, knee), (lowest, last) = around, ends
     unit = "requests/s" if knee.request_rate is not None else "tokens/s"
     more = format_ratio((last.load.level or 0.0) / (knee.load.level or 1.0))
     best = format_number(_served(top) or 0.0)
     served = f"{format_number(rate)} {unit} are served, and no more than {best} at {more} the load"
-    text = f"It saturates at {knee.load}: {served}"
+    is_short = knee.load.rate is not None and rate * (1 + LEAST) < knee.load.rate
+    where = f"between {below.load} and {knee.load}" if is_short and below else f"at {knee.load}"
+    text = f"It saturates {where}: {served}"
     grown = [
         f"{LATENCIES[name]} grows from {format_time(first)} to {format_time(then)}"
         for name in ("ttft", "e2e")

@@ -197,7 +197,7 @@ class FindingIncidents:
                 self.lifecycle.record_change(t, one, f"located at {place}")
             primary = best
         elif primary.key in one.findings:
-            primary = max(primary, one.findings[primary.key], key=lambda each: each.size)
+            primary = max(primary, one.findings[primary.key], key=lambda each: (each.size, abs(each.value)))
         self._drop_late_steps(one)
         one.name_after(primary if primary.key in one.findings else best, self.catalogue)
         if one.is_hearsay or one.ranked_count != len(one.findings):

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -54,6 +55,8 @@ ENOUGH_SAMPLES = 8_000_000
 """Samples of a server for a first answer: they are read in about half a minute."""
 MAX_TICK_S = 60.0
 """The longest tick of a recording."""
+PROSE = re.compile(r"(?:^|/)(?:README|LICENSE|CHANGELOG)[^/]*$|\.(?:md|rst|adoc)$", re.IGNORECASE)
+"""Names of files that describe others."""
 MAX_NAMED = 3
 """Unknown metrics, and files that are not read, that the short report names."""
 MAX_LISTED = 500
@@ -143,8 +146,12 @@ def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> N
 
 
 def _with_unread(draft: "DraftRecording", outcome: "ReplayResult") -> "ReplayResult":
-    """Returns the result of a replay with the files that were asked for and are not in the recording."""
-    return replace(outcome, unread=(*(each.path for each in draft.skipped if each.is_named), *outcome.unread))
+    """Returns the result of a replay with the files that were asked for and are not in the recording.
+
+    Prose about them is not: it has no telemetry.
+    """
+    named = (each.path for each in draft.skipped if each.is_named and not PROSE.search(each.path))
+    return replace(outcome, unread=(*named, *outcome.unread))
 
 
 def _exit_code(outcome: "ReplayResult") -> int:

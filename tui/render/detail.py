@@ -159,7 +159,9 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line,
     )
     ended = f", ended {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     lasted = units.format_duration(duration(incident, now))
-    since = f"since {units.format_time(incident.opened_at)} UTC, for {lasted}{ended}"
+    clock = units.format_clock(incident.opened_at)
+    is_moment = incident.resolved_at is None and duration(incident, now) < units.MOMENT_S
+    since = f"at {clock}" if is_moment else f"since {clock}, for {lasted}{ended}"
     cost = format_impact(incident) or ("" if incident.is_symptom else "impact not measurable")
     hit = format_blast_radius(incident)
     facts = [since, cost, f"hits {hit}" if hit else ""]

@@ -148,8 +148,9 @@ def watch_summary(outcome: "ReplayResult") -> str:
         last = outcome.snapshots[-1]
         when = f" ({units.format_span(last.start, last.end)})"
     samples = units.format_count(outcome.samples, "sample")
-    lasted = units.format_duration(outcome.duration_s)
-    return f"Watched {fleet_summary(outcome.topology)} for {lasted} of data{when}; {samples}."
+    is_moment = outcome.duration_s < units.MOMENT_S
+    lasted = "at one moment" if is_moment else f"for {units.format_duration(outcome.duration_s)} of data"
+    return f"Watched {fleet_summary(outcome.topology)} {lasted}{when}; {samples}."
 
 
 def snapshot_summary(snapshot: "ViewSnapshot") -> str:

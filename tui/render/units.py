@@ -6,6 +6,10 @@ from datetime import UTC, datetime
 from functools import cache
 
 SHARE_EPSILON = 1e-5
+UNDATED_S = 366 * 86_400.0
+"""Times before this one are of logs without dates, which count from 1970-01-01."""
+MOMENT_S = 1.0
+"""What lasts less is one moment."""
 FACTOR_THRESHOLD = 10.0
 """Relative change from which it is written as a factor."""
 _SI_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -99,10 +103,24 @@ def format_datetime(time: float) -> str:
     return datetime.fromtimestamp(math.floor(time), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def is_undated(time: float) -> bool:
+    """Returns whether a time has no date: logs without dates count from 1970 on."""
+    return time < UNDATED_S
+
+
+def format_clock(time: float) -> str:
+    """Returns `10:00:00 UTC`; what has no date has no time zone."""
+    return format_time(time) + ("" if is_undated(time) else " UTC")
+
+
 def format_span(begin: float, end: float) -> str:
     """Returns `2026-11-22 10:00:00 to 10:05:00 UTC`; the second date only where it is another one."""
     first, last = format_datetime(begin), format_datetime(end)
     same = first[:10] == last[:10]
+    if is_undated(end):
+        return f"{first[11:].removesuffix(' UTC')} to {last[11:].removesuffix(' UTC')}"
+    if first == last:
+        return first
     return f"{first.removesuffix(' UTC')} to {last[11:] if same else last}"
 
 

@@ -15,7 +15,7 @@ from skewscope.kb.model import Event
 
 MAX_PLACES = 10_000
 """Places of events that one source counts."""
-MAX_TEXT = 160
+MAX_TEXT = 320
 """Characters of a message that are kept."""
 PLACE_LABELS = frozenset(
     {"node", "gpu", "port", "device", "pci_bus_id", "pci", "group", "rank", "instance", "replica", "engine", "pod"}

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skewscope.adapters.inputs.draft_recording import describe_recording, draft_recording, save_recording
-from skewscope.adapters.inputs.folder_origins import distinguish_folders, distinguish_runs
+from skewscope.adapters.inputs.folder_origins import distinguish_folders, distinguish_runs, find_stated_host
 from skewscope.adapters.inputs.recording import load
 from skewscope.kb.loader import catalogue
 
@@ -149,3 +149,21 @@ def test_runs_are_named_by_what_differs_between_files_of_the_same_rank(pairs, pa
 def test_the_parts_that_differ_name_hosts_unless_they_are_times(folders, hosts):
     found = distinguish_folders(folders)
     assert [found.get(folder, "") for folder in folders] == hosts
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("[root@gn-31 ~]# dmesg | tail\nmlx5_core: error\n[root@gn-31 ~]#\n", "gn-31"),
+        ("(base) me@gpu5:~$ sudo dmesg -T\nNVRM: error\n", "gpu5"),
+        ("Log file created at: 2026/11/20 10:00:00\nRunning on machine: pd-decode-1\n", "pd-decode-1"),
+        ("  time      : 2026-11-20_12:11:08\n  host      : gpu-b14\n  rank      : 13\n", "gpu-b14"),
+        ("me@laptop:~$ kubectl logs vllm-0\nERROR\n", ""),
+        ("me@a:~$ dmesg\nerror\nme@b:~$ dmesg\nerror\n", ""),
+        ("mail from me@example.org> was lost\n", ""),
+    ],
+)
+def test_a_text_says_by_its_prompts_and_reports_of_which_host_it_is(tmp_path, text, host):
+    file = tmp_path / "pasted.txt"
+    file.write_text(text)
+    assert find_stated_host(file) == host

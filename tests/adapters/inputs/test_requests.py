@@ -207,3 +207,11 @@ def test_a_replica_that_slows_down_is_found_among_its_peers(tmp_path, slow_from,
     assert {key.entity.rpartition("-")[2] for key in data.table.keys} == {"r0", "r1", "r2"}
     found = replay(draft.recording).incidents
     assert {each.condition for each in found if not each.explained_by} == expected
+
+
+def test_what_a_proxy_turns_away_is_counted_at_the_proxy():
+    refused = f'{ENVOY.replace("200 -", "503 UO")} 812 81 0 - "-" "curl/8" "8f2d" "llm" "-"'
+    text = f"{ENVOY} {ENVOY_REST}\n{refused}\n".encode()
+    series = access_log.read_series(io.BytesIO(text), "envoy.log", {})
+    failures = (one for one in series if one.metric == "skewscope_serve_failure_total")
+    assert {dict(one.labels)["instance"]: one.values[-1] for one in failures} == {REPLICA: 0.0, "envoy": 1.0}

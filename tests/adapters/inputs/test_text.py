@@ -274,3 +274,13 @@ def test_means_for_each_second_count_over_the_time_between_lines():
     found = input_readers()["text"].read_series(io.BytesIO((head + rows).encode()), "sar.txt", {})
     counted = next(one for one in found if one.metric == metric_of("port.rx_netdev_packets"))
     assert counted.values.tolist() == [0, 90, 130]
+
+
+def test_what_comes_before_the_first_time_is_of_that_time_and_a_late_year_is_that_of_all(tmp_path):
+    xid = "NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus."
+    text = f"{xid}\nE1120 03:14:58.100 9 a.cpp:1] CUDA error: unknown error\n[Fri Nov 20 03:14:58 2026] {xid}\n"
+    found = answer(tmp_path, text)
+    assert found.duration_s < 60
+    (incident,) = found.incidents
+    assert "2 times since 03:14:58" in incident.summary
+    assert incident.summary.endswith(xid)
