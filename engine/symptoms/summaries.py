@@ -22,6 +22,7 @@ def summarise(finding: Finding, symptom: Symptom | None, entity: str) -> str:
     text = text.replace(" ,", ",").replace(" .", ".").replace(" :", ":")
     if finding.pattern == EVENT and finding.message:
         # The line names what the entity has no name for: a slot, a device, a rank, the other side.
+        text = text.replace(" reported 1 times since ", " reported at ", 1)
         text = f"{text} {'The first line' if finding.value > 1 else 'The line'}: {finding.message}"
     return text if text.startswith(entity) else text[:1].upper() + text[1:]
 
@@ -36,14 +37,7 @@ def _fill(finding: Finding, symptom: Symptom | None, entity: str) -> str:
         after=_number(finding.value),
         unit=_spoken_unit(finding.unit),
         since=_clock(finding.since),
-        when=_when(finding),
     )
-
-
-def _when(finding: Finding) -> str:
-    """Returns how often an event was reported, and since when."""
-    clock = _clock(finding.since)
-    return f"at {clock}" if finding.value <= 1 else f"{_number(finding.value)} times since {clock}"
 
 
 def _describe_limit(finding: Finding, entity: str) -> str:
