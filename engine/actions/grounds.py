@@ -65,14 +65,37 @@ def _missing_grounds(incident: Incident, known: Preconditions, grace: float) -> 
 
 
 def shows_past(incident: Incident) -> bool:
-    """Returns whether evidence shows that the place of an incident was otherwise before."""
-    return any(each.verdict == YES and _calls(each.expr, PAST_FUNCTIONS) for each in incident.evidence)
+    """Returns whether evidence shows that the place of an incident was otherwise before.
+
+    Evidence that may also hold by a comparison with peers alone shows no past.
+    """
+    return any(
+        each.verdict == YES and all(_needs_past(one) for one in _alternatives(each.expr)) for each in incident.evidence
+    )
 
 
 def rests_on_peers(incident: Incident) -> bool:
     """Returns whether evidence compares the place of an incident with its peers, and none with its own past."""
     compared = any(each.verdict == YES and _calls(each.expr, PEER_FUNCTIONS) for each in incident.evidence)
     return compared and not shows_past(incident)
+
+
+def _needs_past(expr: str) -> bool:
+    """Returns whether an expression holds by a comparison with a past only."""
+    may_be_peers = " or " in expr and _calls(expr, PEER_FUNCTIONS)
+    return _calls(expr, PAST_FUNCTIONS) and not may_be_peers
+
+
+@lru_cache(maxsize=4096)
+def _alternatives(expr: str) -> tuple[str, ...]:
+    """Returns the parts of an expression any of which suffices, each with the definitions that it names."""
+    body, _, where = expr.partition(" where ")
+    definitions = dict(one.split(" = ", 1) for one in where.split("; ") if " = " in one)
+    found = [""]
+    for part in body.split(" or "):
+        is_open = found[-1].count("(") > found[-1].count(")")
+        found[-1:] = [f"{found[-1]} or {part}"] if is_open else [*filter(None, found[-1:]), part]
+    return tuple(" ".join([one, *(text for name, text in definitions.items() if name in one)]) for one in found)
 
 
 def _calls(expr: str, names: Iterable[str]) -> bool:

@@ -39,6 +39,21 @@ def test_a_comparison_with_peers_needs_a_past_or_the_same_hardware():
     assert missing(PEERS, replace(PAST, verdict="no"))
 
 
+@pytest.mark.parametrize(
+    ("expr", "is_past"),
+    [
+        ("peer_ratio(gap) > 2 or drift(gap) > 1 and ratio(gap, peer_lowest(gap)) > 2 where gap = rate(x, 3*s)", False),
+        ("(drift(gap) > 1 or peer_ratio(gap) > 2) and known(gap)", False),
+        ("slow or late where slow = drift(gap) > 1; late = peer_ratio(gap) > 2", False),
+        ("drift(gap) > 1 and ratio(gap, peer_lowest(gap)) > 2", True),
+        ("drift(gap) > 1 or drift(time) > 1 and peer_ratio(time) > 2", True),
+        ("slow and late where slow = drift(gap) > 1; late = peer_ratio(gap) > 2", True),
+    ],
+)
+def test_what_may_hold_by_peers_alone_shows_no_past(expr, is_past):
+    assert bool(missing(replace(PEERS, expr=expr))) != is_past
+
+
 def test_what_compares_nothing_needs_neither():
     assert missing(ALONE) == ()
 
