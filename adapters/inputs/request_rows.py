@@ -41,6 +41,8 @@ PARTS = {
 NO_PARTS = (NAN,) * len(PARTS)
 OF_DATES = frozenset(("serve_running",))
 """Series that need to know when requests began and ended."""
+OF_NO_DATES = frozenset(("serve_itl_sum", "serve_itl_count"))
+"""Series that would be compared with requests at work: with dates these include the ones that wait for a server."""
 UNDATED = "its requests have no dates: they are placed at equal distances, so rates and requests at work say nothing"
 CLOSED_BY_CLIENT = frozenset((408, 429, 499))
 """Codes below 500 that say that a request was not served in time: timeout, too many requests, given up."""
@@ -172,7 +174,7 @@ class RequestCollector:
             LabelledSeries(f"skewscope_{metric}", tuple(sorted(labels.items())), times, values, note)
             for labels, series in own
             for metric, values in series
-            if self._is_dated or metric not in OF_DATES
+            if metric not in (OF_NO_DATES if self._is_dated else OF_DATES)
         ]
 
     def _dated_table(self) -> F64:
