@@ -150,7 +150,7 @@ def test_what_describes_a_gpu_tells_no_series_apart(tmp_path):
         for n in range(2)
     )
     keys, _, _ = diagnosed(tmp_path, "t.influx", text)
-    assert {key[:2] for key in keys} == {("gpu.temperature", "n0/gpu2"), ("gpu.temperature", "n1/gpu3")}
+    assert {key[:2] for key in keys} == {("gpu.temperature", "n0/gpu2"), ("gpu.hotspot_temperature", "n1/gpu3")}
     assert len(keys) == 2
 
 

@@ -99,7 +99,7 @@ def test_the_host_is_that_of_the_label_of_a_column_or_of_the_files_name():
     assert {dict(one.labels)["node"] for one in read(nvidia_smi, NVIDIA_SMI, node="x")} == {"x"}
     (named, *_) = read(nvidia_smi, NVIDIA_SMI)
     assert dict(named.labels)["node"] == "n0"
-    assert "'n0', by the file's name" in named.note
+    assert "named after the file: 'n0'" in named.note
     text = "timestamp, hostname, uuid, power.draw [W]\n2026/11/22 10:00:00.000, gpu-7, GPU-1234, 70.00 W\n"
     (one,) = read(nvidia_smi, text)
     assert (dict(one.labels), one.note) == ({"node": "gpu-7", "uuid": "GPU-1234"}, "")

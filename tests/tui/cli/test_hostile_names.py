@@ -15,6 +15,7 @@ QUOTED = "\\u001b[31mX\\u009b2J"
 """The same in a text of YAML."""
 
 CALLS = {
+    "formats test": ("vllm", "PAGE"),
     "diagnose": ("PAGE", "--no-progress"),
     "replay": ("RECORDING",),
     "explain": (EVIL, "--replay", "RECORDING"),
@@ -64,7 +65,17 @@ CALLS = {
     "backtest": (f"no{EVIL}.yaml",),
     "compare": ("RECORDING", f"no{EVIL}"),
 }
-WITHOUT_INPUT = {"kb claims", "kb export", "kb graph", "kb lint", "kb matrix", "kb site", "rules list", "keys"}
+WITHOUT_INPUT = {
+    "kb claims",
+    "kb export",
+    "kb graph",
+    "kb lint",
+    "kb matrix",
+    "kb site",
+    "rules list",
+    "keys",
+    "formats list",
+}
 """Commands that print the catalogue alone."""
 
 
