@@ -156,7 +156,9 @@ class PeerRatios(SeriesDetector):
         self._may_be_late = is_step & (cells.set_sizes >= MIN_LATE_SET)[cells.pair_set]
         self.repeats.grow(is_step & self.compared)
         self._late_since = widen(self._late_since, pairs, np.nan)
-        is_alike = np.array([one.kind in FIRST_KINDS for one in cells.places], bool)[at] & self.compared
+        # Who waits longest is the victim of another member: of few readings a wait says nothing.
+        says = [one.kind in FIRST_KINDS and judged[n].role != "wait" for n, one in enumerate(cells.places)]
+        is_alike = np.array(says, bool)[at] & self.compared
         self._first_factor = np.where(is_alike, FIRST_TIMES * (1 + least[at]), np.inf)
         self._first_since = widen(self._first_since, pairs, np.nan)
         for name in ("_waiting", "_distinct_new", "_first_odd"):

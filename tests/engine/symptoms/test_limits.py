@@ -83,6 +83,17 @@ def test_one_replica_that_becomes_unlike_its_peers_is_told_of_few_readings(late,
     assert [one.since for one in world.findings()] == [world.start + 240.0] * len(named)
 
 
+@pytest.mark.parametrize(
+    ("signal", "is_named"), [("step.comm_time", False), ("step.compute_time", True)], ids=["a wait", "own work"]
+)
+def test_of_few_readings_a_member_that_waits_longest_is_not_named(signal, is_named):
+    world = SymptomWorld()
+    for n in range(6):
+        values = {f"A:n{k}": 4.0 + 0.01 * (n + k) for k in range(4)} | {"A:n2": 40.0}
+        world.tick({(signal, "rank", name): value for name, value in values.items()}, pause=60.0)
+    assert [one.name for one in conclude(world)] == ["n2"] * is_named
+
+
 def read_ports(signal, values):
     ports = tuple(Port("s", f"p{n}", "east-west", 1e9) for n in range(len(values)))
     world = SymptomWorld(fleet=Topology((Node("s", ports=ports),)))
