@@ -70,7 +70,7 @@ class MessageReader:
         key = found.event.id, tuple(sorted(place.items()))
         message = self._messages.get(key)
         if message is None and len(self._messages) < MAX_PLACES:
-            message = self._messages[key] = _Message(found.event, text.strip()[:MAX_TEXT], number)
+            message = self._messages[key] = _Message(found.event, " ".join(text.split())[:MAX_TEXT], number)
         if message is not None:
             message.times.append(time)
 

@@ -262,7 +262,7 @@ class TextReader:
             if not one.value:
                 return
             # A line is one message, whatever number in it says so.
-            labels, one = {**labels, "message": line.text.strip()[:MAX_TEXT]}, one._replace(value=1.0)
+            labels, one = {**labels, "message": " ".join(line.text.split())[:MAX_TEXT]}, one._replace(value=1.0)
         if one.adds:
             key = one.signal, tuple(sorted(labels.items())), time
             self._sums[key] = self._sums.get(key, 0.0) + one.value
