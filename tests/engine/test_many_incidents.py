@@ -9,6 +9,7 @@ from bench.incident_storm import ENDING, OPEN, OPENING, WARM_UP, PortStorm, buil
 from skewscope.engine.advice import advice
 from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents import alert_incidents, lifecycle
+from skewscope.engine.incidents.confidence import load_calibration
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.finding import PAST, Finding
@@ -130,7 +131,8 @@ def diagnoses_of(ports):
 
 def symptom_at(place, tokens):
     (found,) = port_findings(1)
-    return SymptomState("lost-capacity", place, 0.0, 0.0, primary=found, tokens=set(tokens.of(place)))
+    known = {"primary": found, "tokens": set(tokens.of(place)), "calibration": load_calibration()}
+    return SymptomState("lost-capacity", place, 0.0, 0.0, **known)
 
 
 def test_a_diagnosis_is_found_without_a_look_at_all_of_them():

@@ -536,8 +536,8 @@ def test_damage_is_told_with_file_and_line_what_was_found_and_what_was_expected(
         told = damage.told(problems, copy / ELSEWHERE.get(what, damage.file))
     assert told, "\n".join(map(str, problems))
     assert all(p.file.startswith(str(copy)) for p in problems)
-    # Damage to one file is no reproach to many.
-    assert len({p.file for p in problems}) <= 3
+    # Damage to one file is no reproach to many; four formats name bits of one register.
+    assert len({p.file for p in problems}) <= 5
 
 
 @pytest.mark.parametrize("what", {**SHAPE, **YAML, **LINKS})

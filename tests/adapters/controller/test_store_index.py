@@ -76,4 +76,5 @@ def test_a_disk_that_others_fill_ends_no_process(disk):
     done = run(f"{OPEN}{FILL}{WRITE}", store)
     assert done.returncode == 0, done.stderr
     disk.free()
-    assert next(one["id"] for one in StoreReader(store).incidents()) == "i-1"
+    # Some more may have found room in the log of the store.
+    assert "i-1" in {one["id"] for one in StoreReader(store).incidents()}
