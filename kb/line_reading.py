@@ -3,7 +3,9 @@
 A line counts for each of the format's lines that it matches. Labels of a line that `holds` stand for those that follow.
 """
 
+import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -240,7 +242,7 @@ class LineReader:
         return LineReadings(tuple(readings), labels, time, is_mark, begin, one.line.evaluation, one.place)
 
     def _read_number(self, number: _Number, found: Mapping[str, str], labels: Mapping[str, str]) -> Reading | None:
-        """Returns the number of a field in the signal's unit; None where it has none, as `N/A`."""
+        """Returns the number of a field in the signal's unit; None where it has none or too large a one."""
         what, text = number.what, found[number.field]
         is_word = text in what.words
         value = float(what.words[text]) if is_word else _to_number(what, text)
@@ -255,6 +257,8 @@ class LineReader:
         if not factor:
             return None
         value *= factor
+        if not math.isfinite(value):
+            return None
         if what.counts:
             key = number.signal, tuple(sorted(labels.items()))
             value = self._totals[key] = self._totals.get(key, 0.0) + value
@@ -313,6 +317,10 @@ def _to_number(what: FormatField, text: str) -> float | None:
     return what.complement - number if what.complement else number
 
 
+MAX_POWER = sys.float_info.max_10_exp - 1
+"""Of ten, that a float holds."""
+
+
 @cache
 def _part_of(digits: int) -> float:
     """Returns what the last of so many digits behind the point stands for."""
@@ -325,7 +333,9 @@ def smallest_part(number: str) -> float:
         return _part_of(len(number.rstrip("s").partition(".")[2]))
     whole, _, power = number.lower().partition("e")
     digits = whole.rstrip("s").partition(".")[2]
-    return _part_of(len(digits)) * (10.0 ** int(power) if power.lstrip("+-").isdigit() else 1.0)
+    if not power.lstrip("+-").isdigit():
+        return _part_of(len(digits))
+    return _part_of(len(digits)) * 10.0 ** max(-MAX_POWER, min(int(power), MAX_POWER))
 
 
 def _compile(place: int, line: FormatLine, signals: Mapping[str, Signal]) -> _CompiledLine:

@@ -115,3 +115,10 @@ def test_fields_and_descriptions_must_agree():
     for wrong in (replace(line, pattern="x <b>"), replace(line, pattern="x"), replace(line, fields={})):
         with pytest.raises(PatternError):
             LineReader(format_of(wrong), catalogue().signals)
+
+
+@pytest.mark.parametrize("number", ["1e999", "1e400", "0e999", "1e-999"])
+def test_a_number_that_is_too_large_is_none_and_fails_nothing(number):
+    line = FormatLine("step <n> took <took>", {"n": FormatField(step="number"), "took": FormatField(step="duration")})
+    found = {one.signal: one.value for one in read(format_of(line), f"step {number} took 1.5")}
+    assert found == {"step duration": 1.5} | ({"step number": 0.0} if float(number) == 0 else {})
