@@ -44,7 +44,7 @@ import pytest
 
 from bench.prometheus_server import Prometheus, labels
 from skewscope.engine.ingest.feed import FrameColumn, SampleFrame, SeriesTable, empty_block
-from skewscope.engine.judge.judge import RuleDetector
+from skewscope.engine.judge.rule_detector import RuleDetector
 from skewscope.engine.model.tick import NewSamples, Tick
 from skewscope.engine.model.topology import Node, Topology
 from skewscope.kb.loader import catalogue

@@ -21,7 +21,7 @@ from skewscope.engine.incidents.tracker import order_for_contract as order_incid
 from skewscope.engine.ingest.feed import TICK_S, Block, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.series_state import WATERMARK, SampleCounts
 from skewscope.engine.ingest.transfer import match_series, transfer_series
-from skewscope.engine.judge.judge import RuleDetector
+from skewscope.engine.judge.rule_detector import RuleDetector
 from skewscope.engine.judge.transfer import end_tick, transfer_judges
 from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.detector import FindingDetector

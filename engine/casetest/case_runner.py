@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from skewscope.engine.casetest.side_by_side import SideBySide, group_alike, prepare
-from skewscope.engine.judge.judge import RuleDetector
+from skewscope.engine.judge.rule_detector import RuleDetector
 from skewscope.kb.model import Catalogue
 from skewscope.rules.case_file import CaseFile, RuleCase
 from skewscope.rules.model import Rule

@@ -13,7 +13,8 @@ import numpy as np
 from skewscope.engine.casetest.case_data import CaseData
 from skewscope.engine.casetest.mutants import Mutant, generate_mutants
 from skewscope.engine.casetest.side_by_side import SideBySide, case_number, group_alike, prepare
-from skewscope.engine.judge.judge import ROUNDING, RuleAssessment, RuleDetector
+from skewscope.engine.judge.judge import ROUNDING, RuleAssessment
+from skewscope.engine.judge.rule_detector import RuleDetector
 from skewscope.engine.judge.transfer import transfer_judge
 from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.transfer import match_places

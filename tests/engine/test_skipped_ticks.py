@@ -12,7 +12,7 @@ from skewscope.adapters.runtime.replay import replay, tick_ends
 from skewscope.adapters.runtime.runtime import build_runtime
 from skewscope.engine.engine import Engine
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
-from skewscope.engine.judge.judge import RuleDetector
+from skewscope.engine.judge.rule_detector import RuleDetector
 from skewscope.kb.loader import catalogue
 from skewscope.rules.entity_kinds import kind_of
 from skewscope.rules.loader import load as load_rules

@@ -7,7 +7,7 @@ import numpy as np
 from skewscope.engine.features.evaluator import Evaluator
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.ingest.series_state import SeriesState
-from skewscope.engine.judge.judge import RuleDetector
+from skewscope.engine.judge.rule_detector import RuleDetector
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.engine.model.verdict import RuleVerdict
