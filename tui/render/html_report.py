@@ -15,11 +15,13 @@ from skewscope.engine.advice.command_values import fill_commands
 from skewscope.engine.model.incident import Incident, IncidentEvidence
 from skewscope.tui.render import detail, evidence_series, incident_table, text, units
 from skewscope.tui.render.actions import format_measurement
+from skewscope.tui.render.cell_picture import picture_svg
 from skewscope.tui.render.command_lines import commands_html
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_sentence import evidence_sentence
 from skewscope.tui.render.expression_text import format_expression
 from skewscope.tui.render.history import HistoryPlots, history_html
+from skewscope.tui.render.members_over_time import members_over_time
 from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.sentence_terms import words_of_catalogue
 from skewscope.tui.render.text import Line
@@ -129,6 +131,7 @@ def _incident_section(incident: Incident, data: HtmlReportData, node_lookup: Nod
         (
             f"<h2 id='{_escape(incident.id)}'>{_spans_html(what)}</h2>",
             f"<p>{_spans_html(state)}<br>{_spans_html(since)}</p>",
+            _members_picture(incident, data, node_lookup),
             _lead_table(detail.lead_sections(incident, data.names)),
             _actions_section(incident, data),
             _advice_section(incident, data),
@@ -139,6 +142,15 @@ def _incident_section(incident: Incident, data: HtmlReportData, node_lookup: Nod
             "</details>",
         )
     )
+
+
+def _members_picture(incident: Incident, data: HtmlReportData, node_lookup: NodeLookup) -> str:
+    """Returns the members beside an incident over time, '' where no signal shows a difference."""
+    picture = members_over_time(incident, data.snapshot, node_lookup)
+    if picture is None:
+        return ""
+    legend = f"<span class=dim>{_escape(picture.legend)}</span>"
+    return f"<h3>{_escape(picture.title)}</h3><p>{legend}</p>{picture_svg(picture)}"
 
 
 def _lead_table(parts: Iterable[detail.Section]) -> str:

@@ -1,0 +1,241 @@
+"""The members beside an incident over time: which one differs, since when, by how much. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.adapters.view.snapshot import RowIndex, SeriesInfo, ViewSnapshot
+from skewscope.engine.features.peer_statistics import MIN_SPREAD_SHARE, TO_SIGMA
+from skewscope.engine.model.incident import Incident
+from skewscope.tui.render import evidence_series, units
+from skewscope.tui.render.cell_picture import SHADES, CellPicture, Classes, ColumnMark, RowLabel
+from skewscope.tui.render.node_lookup import NodeLookup
+
+Values = NDArray[np.floating]
+
+NORMAL_SIGMAS = 3.0
+"""Robust standard deviations about the median within which a value is normal, as on control charts."""
+MAX_RANGE = 30.0
+"""Largest quotient of the worst class and the limit of the normal one; smaller ripples are drawn as normal."""
+LEVELS = len(SHADES) - 2
+"""Classes beyond the normal one."""
+MAX_MEMBERS = 16
+"""Members that a picture shows by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassScale:
+    """Limits of the classes, from the normal one outwards: rising where high values are bad, falling otherwise."""
+
+    limits: tuple[float, ...]
+
+    @property
+    def is_rising(self) -> bool:
+        """Whether high values are bad."""
+        return self.limits[-1] >= self.limits[0]
+
+    def classify(self, values: Values) -> Classes:
+        """Returns classes in the shape of `values`: 0 unknown, 1 normal, more for worse."""
+        limits = np.array(self.limits)[:, None, None]
+        beyond = (values[None] >= limits) if self.is_rising else (values[None] <= limits)
+        return np.where(np.isfinite(values), 1 + beyond.sum(axis=0), 0).astype(np.uint8)
+
+    def describe(self, unit: str, *, share: bool) -> str:
+        """Returns the legend."""
+        first, last = (units.format_brief(value, unit, share=share) for value in (self.limits[0], self.limits[-1]))
+        near, far = ("under", "over") if self.is_rising else ("over", "under")
+        return f"· {near} {first}   ░▒▓█ to {far} {last}"
+
+
+def choose_scale(values: Values, suspect: NDArray[np.bool_]) -> ClassScale | None:
+    """Returns the classes for [member, time] values, of which the `suspect` ones are the incident's.
+
+    The normal range is that of all other values; the worst class begins near the most distant suspect value. None where
+    no suspect value leaves the normal range.
+    """
+    known = np.isfinite(values)
+    normal, own = values[known & ~suspect], values[known & suspect]
+    if not len(own) or not len(normal):
+        return None
+    middle = float(np.median(normal))
+    spread = TO_SIGMA * float(np.median(np.abs(normal - middle))) + MIN_SPREAD_SHARE * abs(middle)
+    worst = float(own[np.argmax(np.abs(own - middle))])
+    if worst > middle:
+        low = max(middle + NORMAL_SIGMAS * spread, worst / MAX_RANGE)
+        return ClassScale(_rising_limits(low, worst)) if worst > low else None
+    low = middle - NORMAL_SIGMAS * spread
+    return ClassScale(tuple(np.linspace(low, worst, LEVELS).tolist())) if worst < low else None
+
+
+def _rising_limits(low: float, worst: float) -> tuple[float, ...]:
+    """Returns limits at equal quotients; the first and the last one are round numbers where these are far apart."""
+    first, last = _round_number(low, -1), _round_number(worst, 1)
+    if last < 2 * first:
+        first, last = low, worst
+    return tuple(np.geomspace(first, last, LEVELS).tolist())
+
+
+def _round_number(value: float, side: int) -> float:
+    """Returns the nearest 1, 2 or 5 times a power of ten that is at most (1) or at least (-1) a positive value."""
+    power = 10.0 ** np.floor(np.log10(value))
+    steps = [step * power for step in (1, 2, 5, 10)]
+    if side > 0:
+        return float(max(step for step in steps if step <= value * (1 + 1e-9)))
+    return float(min(step for step in steps if step >= value * (1 - 1e-9)))
+
+
+def members_over_time(
+    incident: Incident,
+    snapshot: ViewSnapshot,
+    node_lookup: NodeLookup,
+    *,
+    signal: str = "",
+    most: int = MAX_MEMBERS,
+) -> CellPicture | None:
+    """Returns the members beside an incident over time, or None where no signal of its evidence shows a difference.
+
+    The signal is the strongest item of evidence by which the incident differs from other members, or `signal`. Up to
+    `most` rows are shown: the incident's members, their peers, then those that are worst; the rest is one row.
+    """
+    for item, series in evidence_series.list_series(incident, snapshot, node_lookup):
+        if series.signal == signal or (not signal and item.verdict == "yes"):
+            picture = _picture_of(series.row, incident, snapshot, node_lookup, most)
+            if picture is not None:
+                return picture
+    return None
+
+
+def _picture_of(
+    row: int, incident: Incident, snapshot: ViewSnapshot, node_lookup: NodeLookup, most: int
+) -> CellPicture | None:
+    """Returns the picture of the signal of one series, None where its members do not differ."""
+    rows = _member_rows(row, snapshot)
+    if len(rows) < 2:
+        return None
+    values, times = snapshot.signals.history(rows).astype(np.float64), snapshot.signals.times()
+    marked = _marked_members(rows, incident, snapshot, node_lookup, row)
+    began, ended = incident_span(incident, snapshot)
+    during = (times >= began) & (times <= ended)
+    scale = choose_scale(values, marked[:, None] & during[None])
+    if scale is None:
+        return None
+    shown = _Members(rows, values, scale.classify(values), marked)
+    moment = _worst_moment(values, marked, during, scale)
+    order = _choose_rows(shown, snapshot.signals.series_index.series[row].group, snapshot, most)
+    return _draw(shown, order, scale, (incident, snapshot, moment))
+
+
+@dataclass(frozen=True, eq=False)
+class _Members:
+    """[member] rows of the index, [member, time] values and classes, and which members are the incident's."""
+
+    rows: RowIndex
+    values: Values
+    classes: Classes
+    marked: NDArray[np.bool_]
+
+
+def _member_rows(row: int, snapshot: ViewSnapshot) -> RowIndex:
+    """Returns the rows of the series of the same signal, kind and selector; a pair of members is no member."""
+    index = snapshot.signals.series_index
+    one = index.series[row]
+    if ">" in one.entity:
+        return np.empty(0, np.intp)
+    same = [
+        int(other)
+        for other in index.by_signal[one.signal]
+        if other < len(snapshot.signals) and _is_alike(index.series[other], one)
+    ]
+    return np.array(same, np.intp)
+
+
+def _is_alike(other: SeriesInfo, one: SeriesInfo) -> bool:
+    return other.kind == one.kind and other.selector == one.selector
+
+
+def _marked_members(
+    rows: RowIndex, incident: Incident, snapshot: ViewSnapshot, node_lookup: NodeLookup, row: int
+) -> NDArray[np.bool_]:
+    """Returns [member] whether a member is the incident's: it by name, else what is on its nodes, else `row`."""
+    series = snapshot.signals.series_index.series
+    names = {incident.name, *incident.also}
+    named = np.array([{series[r].entity, series[r].entity.rpartition(":")[2]} & names != set() for r in rows])
+    if named.any():
+        return named
+    nodes = node_lookup.nodes_of(incident.kind, incident.name)
+    near = np.array([bool(node_lookup.nodes_of(series[r].kind, series[r].entity) & nodes) for r in rows])
+    found: NDArray[np.bool_] = near if near.any() and not near.all() else rows == row
+    return found
+
+
+def incident_span(incident: Incident, snapshot: ViewSnapshot) -> tuple[float, float]:
+    """Returns when an incident began, by its first evidence, and when it ended or the newest time."""
+    began = min((time for time, _ in incident.history), default=incident.opened_at)
+    return min(began, incident.opened_at), incident.resolved_at or snapshot.time
+
+
+def _worst_moment(values: Values, marked: NDArray[np.bool_], during: NDArray[np.bool_], scale: ClassScale) -> int:
+    """Returns the column in which a marked member is worst."""
+    own = np.where(during[None], values[marked], np.nan)
+    sign = 1.0 if scale.is_rising else -1.0
+    worst = np.where(np.isfinite(own), sign * own, -np.inf).max(axis=0)
+    return int(np.argmax(worst))
+
+
+def _choose_rows(members: _Members, group: int, snapshot: ViewSnapshot, most: int) -> list[int]:
+    """Returns the members to show, in the order of the index."""
+    series = snapshot.signals.series_index.series
+    peers = np.array([series[r].group == group for r in members.rows])
+    worst = members.classes.max(axis=1, initial=0)
+    ranked = sorted(range(len(peers)), key=lambda n: (not members.marked[n], not peers[n], -int(worst[n]), n))
+    return sorted(ranked[:most] if len(ranked) > most + 1 else ranked)
+
+
+def _draw(
+    members: _Members, order: Sequence[int], scale: ClassScale, about: tuple[Incident, ViewSnapshot, int]
+) -> CellPicture:
+    incident, snapshot, moment = about
+    one = snapshot.signals.series_index.series[int(members.rows[0])]
+    share, times = units.is_share(one.signal), snapshot.signals.times()
+    labels = [_label(members, n, snapshot, moment) for n in order]
+    cells = members.classes[list(order)]
+    rest = np.setdiff1d(np.arange(len(members.rows)), np.array(order))
+    if len(rest):
+        middle = np.median(members.classes[rest], axis=0).astype(np.uint8)
+        cells = np.vstack([cells, middle[None]])
+        labels.append(RowLabel(f"{len(rest):,} others", "their median"))
+    return CellPicture(
+        f"{one.signal} at {units.format_time(float(times[moment]))}",
+        scale.describe(one.unit, share=share),
+        tuple(labels),
+        cells,
+        (units.format_time(float(times[0])), units.format_time(float(times[-1]))),
+        _moments(incident, snapshot, times),
+    )
+
+
+def _label(members: _Members, n: int, snapshot: ViewSnapshot, moment: int) -> RowLabel:
+    one = snapshot.signals.series_index.series[int(members.rows[n])]
+    value = float(members.values[n, moment])
+    known = np.isfinite(value)
+    note = units.format_brief(value, one.unit, share=units.is_share(one.signal)) if known else "no data"
+    return RowLabel(one.entity.replace(":", " "), note, bool(members.marked[n]))
+
+
+def _moments(incident: Incident, snapshot: ViewSnapshot, times: NDArray[np.float64]) -> tuple[ColumnMark, ...]:
+    """Returns when an incident began, was reported and ended, as far as the picture shows these times."""
+    began, _ = incident_span(incident, snapshot)
+    named = [(began, "▲", "began")]
+    if incident.opened_at > began:
+        named.append((incident.opened_at, "△", "reported"))
+    if incident.resolved_at is not None:
+        named.append((incident.resolved_at, "▽", "ended"))
+    span = max(float(times[-1] - times[0]), 1e-9)
+    marks = [
+        ColumnMark((time - float(times[0])) / span, sign, f"{word} {units.format_time(time)}")
+        for time, sign, word in named
+        if times[0] <= time <= times[-1]
+    ]
+    return tuple(marks)
