@@ -1,6 +1,6 @@
 """Measures the harm that acting might do, on a simulated pool: `python -m bench.acting_campaign`.
 
-Prints, for months of random faults with and without acting, the share of the demand that was served, and what was done;
+Prints, for weeks of random faults with and without acting, the share of the demand that was served, and what was done;
 and, for controllers that are killed at each of their steps, what they left behind; the same with persons who decide at
 random instants, two routers over one pool, one of which accepts late, and evictions. `--scenarios N` runs random
 scenarios instead: faults, lies, restarts, persons, other hardware, members that come and go, each with acting and
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.adapters.actions.steps import POLICY
-from tests.support.acting_runs import ACT, NOISE, ScenarioResult, run_chaos, run_killed, run_month, try_scenario
+from tests.support.acting_runs import ACT, NOISE, ScenarioResult, run_chaos, run_killed, run_weeks, try_scenario
 
 
-def print_months(seeds: int, days: float) -> bool:
+def print_weeks(seeds: int, days: float) -> bool:
     """Prints a row for each pool and seed; returns whether acting was never worse."""
     print(f"{days:g} days of random faults; one of ten calls fails, one of ten diagnoses is wrong")
     print(
@@ -26,7 +26,7 @@ def print_months(seeds: int, days: float) -> bool:
     worse = 0
     for replicas in (2, 3, 4, 8, 16):
         for seed in range(1, seeds + 1):
-            acting, observing = (run_month(seed, mode, replicas, days) for mode in (ACT, ActionSettings()))
+            acting, observing = (run_weeks(seed, mode, replicas, days=days) for mode in (ACT, ActionSettings()))
             started = [one for one in acting.store.load() if one.started_at is not None]
             outcomes = Counter(one.outcome for one in started)
             worse += acting.availability < observing.availability or not acting.is_restored()
@@ -130,7 +130,7 @@ def main() -> int:
     if asked.scenarios:
         logging.disable(logging.CRITICAL)
         return 0 if print_scenarios(asked.first, asked.scenarios) else 1
-    good = [print_kills(asked.kills), print_chaos(asked.chaos), print_months(asked.seeds, asked.days)]
+    good = [print_kills(asked.kills), print_chaos(asked.chaos), print_weeks(asked.seeds, asked.days)]
     return 0 if all(good) else 1
 
 

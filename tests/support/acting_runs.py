@@ -50,7 +50,6 @@ def run_killed(kill_at: int) -> tuple[ActingWorld, int]:
     return world, killed
 
 
-MONTH_DAYS = 30.0
 CHAOS_HOURS = 0.4
 
 
@@ -65,7 +64,7 @@ def run_chaos(seed: int, hours: float = CHAOS_HOURS, kill_every: int = 100) -> C
     return run_virtual(run())
 
 
-def run_month(seed: int, settings: ActionSettings, replicas: int = 4, days: float = MONTH_DAYS) -> ActingWorld:
+def run_weeks(seed: int, settings: ActionSettings, replicas: int = 4, *, days: float) -> ActingWorld:
     """Runs random faults; one of ten calls fails in one of three ways, and people change things themselves at times."""
     world = ActingWorld(replicas, 0.65 * replicas, settings)
     world.faults = draw_faults(seed, days, world.router.names, T0)

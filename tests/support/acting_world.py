@@ -233,6 +233,7 @@ class ActingWorld:
     wanted: float = 0.0
     fewest_in_use: int = 99
     most_in_place: int = 0
+    _over: set[str] = field(default_factory=set)
     _levels: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=600))
 
     def __post_init__(self) -> None:
@@ -265,11 +266,11 @@ class ActingWorld:
 
     def incidents(self) -> tuple[Incident, ...]:
         """Returns the incidents of the faults so far."""
-        return tuple(
-            build_incident(fault, self.t)
-            for fault in self.faults
-            if fault.start + DIAGNOSIS_DELAY <= self.t < fault.end + 900
-        )
+        recent = self._recent_faults()
+        return tuple(build_incident(fault, self.t) for fault in recent if fault.start + DIAGNOSIS_DELAY <= self.t)
+
+    def _recent_faults(self) -> list[SimulatedFault]:
+        return [fault for fault in self.faults if fault.start <= self.t < fault.end + 900]
 
     def measure(self, action: Action, t: float) -> Measurement:
         """Returns what was served of the demand before and after a change."""
@@ -284,9 +285,9 @@ class ActingWorld:
         self.share_work()
         incidents = self.incidents()
         blind = frozenset(one.id for one in incidents if one.state == "firing" and one.name in self.router.drained)
-        over = frozenset(build_incident(fault, self.t).id for fault in self.faults if self.t >= fault.end)
+        self._over.update(name_incident(fault) for fault in self._recent_faults() if self.t >= fault.end)
         self.coordinator.step(
-            self.t, incidents, replace(self.judgement, unknown=blind, quiet=blind | over | self.quiet)
+            self.t, incidents, replace(self.judgement, unknown=blind, quiet=blind | self._over | self.quiet)
         )
         self.fewest_in_use = min(self.fewest_in_use, len(self.router.names) - len(self.router.drained))
         places = [one.scope.entity for one in self.coordinator.actions.values() if one.is_in_place]
@@ -331,13 +332,18 @@ class ActingWorld:
         return not self.router.drained and set(self.router.weights.values()) == {100.0}
 
 
+def name_incident(fault: SimulatedFault) -> str:
+    """Returns the id of the incident of a fault."""
+    return f"i-{fault.replica}-{fault.start:.0f}"
+
+
 def build_incident(fault: SimulatedFault, t: float) -> Incident:
     """Returns the incident of a fault as it is at a time."""
     opened, over = fault.start + DIAGNOSIS_DELAY, fault.end + DIAGNOSIS_DELAY
     loss = 0.5 if fault.speed == 1.0 else 1.0 - fault.speed
     resolved = t >= over
     return Incident(
-        *(f"i-{fault.replica}-{fault.start:.0f}", CONDITION, "replica", fault.replica),
+        *(name_incident(fault), CONDITION, "replica", fault.replica),
         *("resolved" if resolved else "firing", opened, over if resolved else None, "critical", 0.95, 1.0),
         *(Impact("round rate", -loss, "1"), BlastRadius(1, 1, 1), "a-rule", "hash"),
         mitigations=(Advice(MITIGATION, "router", "it is slow"),),
