@@ -3,6 +3,7 @@
 from skewscope.adapters.mapping import incident_nodes
 from skewscope.engine.model.incident import SYMPTOM, Incident
 from skewscope.engine.model.topology import FLEET, Topology
+from skewscope.kb.quantities import format_value
 from skewscope.rules.model import DEFINITIONS_MARK
 
 MAX_ITEMS = 8
@@ -57,8 +58,7 @@ def impact_text(one: Incident) -> str:
     change = one.impact.change
     if change is None:
         return ""
-    size = f"{100.0 * change:+.0f} %" if one.impact.unit == "1" else f"{change:+.3g} {one.impact.unit}"
-    return f"{size} of {one.impact.metric}"
+    return f"{format_value(change, one.impact.unit, share=True, signed=True)} of {one.impact.metric}"
 
 
 def join_names(found: tuple[str, ...]) -> str:

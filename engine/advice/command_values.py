@@ -25,8 +25,12 @@ def fill_commands(
     Those for other errors of a GPU's driver than the one that the incident saw come last.
     """
     values = placeholder_values(incident, topology or Topology())
-    error = find_error((item.expr, item.value) for item in incident.evidence if item.verdict == "yes")
-    return tuple(fill_command(command, values) for command in order_commands(mitigation.commands, error))
+    return tuple(fill_command(command, values) for command in order_commands(mitigation.commands, seen_error(incident)))
+
+
+def seen_error(incident: Incident) -> int:
+    """Returns the error of a GPU's driver (Xid) that an incident was decided by, 0 without one."""
+    return find_error((item.expr, item.value) for item in incident.evidence if item.verdict == "yes")
 
 
 def placeholder_values(incident: Incident, topology: Topology) -> dict[str, str]:

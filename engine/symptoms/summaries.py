@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 from skewscope.engine.model.finding import EVENT, LIMIT, TOTAL, Finding
 from skewscope.kb.model import Symptom
+from skewscope.kb.quantities import format_number, format_value, is_share
 
-NOUN = re.compile(r"\{(\w+)\}")
-"""A unit that is a noun, as `{request}`."""
+NUMBER_WITH_UNIT = re.compile(r"\{(after|before)\} \{unit\}")
+"""A value of a title that is written with its unit; others are bare numbers."""
 UNKNOWN_TITLE = "{signal} of {entity} is abnormal since {since}: {after} {unit}."
 FULL_COUNTS = frozenset(float(2**bits - 1) for bits in (8, 16, 32))
 """Counters of InfiniBand ports have so many bits and stay at their largest value (IBTA, volume 1, PortCounters)."""
@@ -28,42 +29,38 @@ def summarise(finding: Finding, symptom: Symptom | None, entity: str) -> str:
 
 
 def _fill(finding: Finding, symptom: Symptom | None, entity: str) -> str:
-    template = symptom.title if symptom else UNKNOWN_TITLE
+    template = NUMBER_WITH_UNIT.sub(r"{\1_quantity}", symptom.title if symptom else UNKNOWN_TITLE)
     return template.format(
         entity=entity,
         signal=finding.what.name,
-        ratio=_number(finding.ratio) if finding.reference else "many",
-        before=_number(finding.reference),
-        after=_number(finding.value),
-        unit=_spoken_unit(finding.unit),
+        ratio=format_number(finding.ratio) if finding.reference else "many",
+        before=format_number(finding.reference),
+        after=format_number(finding.value),
+        before_quantity=_quantity(finding, finding.reference),
+        after_quantity=_quantity(finding, finding.value),
         since=_clock(finding.since),
     )
 
 
 def _describe_limit(finding: Finding, entity: str) -> str:
     name, share = finding.what.name, f", {finding.message}" if finding.message else ""
-    after, limit, unit = _number(finding.value), _number(finding.reference), _spoken_unit(finding.unit)
+    after, limit = _quantity(finding, finding.value), _quantity(finding, finding.reference)
     since = _clock(finding.since)
     if finding.pattern == TOTAL:
         after = f"at least {after}" if finding.value in FULL_COUNTS else after
-        return f"{name} of {entity} since its counters began: {after} {unit}{share}; how old they are is not known."
+        return f"{name} of {entity} since its counters began: {after}{share}; how old they are is not known."
     if share:
-        return f"{name} of {entity} since {since}: {after} {unit}{share}."
+        return f"{name} of {entity} since {since}: {after}{share}."
     if finding.direction == "down":
-        return f"{name} of {entity} under load is {after} {unit} since {since}; it reaches {limit} {unit}."
-    return f"{name} of {entity} is {after} {unit} since {since}, above its limit of {limit} {unit}."
+        return f"{name} of {entity} under load is {after} since {since}; it reaches {limit}."
+    return f"{name} of {entity} is {after} since {since}, above its limit of {limit}."
 
 
 def _clock(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%H:%M:%S}"
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _spoken_unit(unit: str) -> str:
-    """Returns a unit as texts have it: `{request}/s` is `requests/s`."""
-    if unit in ("1", "{state}"):
-        return ""
-    return NOUN.sub(lambda match: f"{match[1].removesuffix('s')}s", unit).replace("Cel", "°C").replace("By", "B")
+def _quantity(finding: Finding, value: float) -> str:
+    """Returns a value of a finding with its unit; a state has none."""
+    unit = "1" if finding.unit == "{state}" else finding.unit
+    return format_value(value, unit, share=is_share(finding.what.id))

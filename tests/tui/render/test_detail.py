@@ -99,7 +99,7 @@ def test_evidence_stands_where_its_verdict_puts_it():
     assert "throttled" in parts["unknown"]
 
 
-@pytest.mark.parametrize(("value", "shown"), [(0.357, "35.7 %"), (3.9, "390 %"), (64.0, "64")])
+@pytest.mark.parametrize(("value", "shown"), [(0.357, "35.7 %"), (3.9, "3.9×"), (64.0, "64")])
 def test_bits_among_shares_are_no_percentage(value, shown):
     item = replace(ROOT.evidence[0], value=value, unit="1", expr="rate(a.b) > 5*percent or 32 <= a.reasons < 128")
     assert detail.format_value(item) == shown

@@ -77,7 +77,9 @@ def test_ascii_keeps_columns_of_our_own_glyphs():
         (1, "{packet}/s", False, "1 packet/s"),
         (12, "{request}", False, "12 requests"),
         (-1.7e-18, "1", True, "0 %"),
-        (92.0, "1", True, "9,200 %"),
+        (92.0, "1", True, "92×"),
+        (2.4, "1", True, "240 %"),
+        (2_533_225, "{packet}/s", False, "2.53 M packets/s"),
         (40, "1/s", False, "40 per s"),
         (592_559_328, "ns/s", False, "59.3 %"),
         (0, "ms/s", False, "0 %"),
@@ -102,7 +104,7 @@ def test_a_span_of_several_days_has_both_dates():
     assert units.format_span(1750000000, 1750090000) == "2025-06-15 15:06:40 to 2025-06-16 16:06:40 UTC"
 
 
-@pytest.mark.parametrize(("change", "said"), [(0.5, "+50 %"), (-0.5, "−50 %"), (9.9, "+990 %"), (92.0, "×93")])
+@pytest.mark.parametrize(("change", "said"), [(0.5, "+50 %"), (-0.5, "−50 %"), (9.9, "11×"), (92.0, "93×")])
 def test_a_large_change_is_formatted_as_a_factor(change, said):
     assert units.format_value(change, "1", share=True, signed=True) == said
 
@@ -110,3 +112,17 @@ def test_a_large_change_is_formatted_as_a_factor(change, said):
 def test_times_are_utc_and_cut_to_the_second():
     assert units.format_time(1795177128.999) == "12:18:48"
     assert units.format_datetime(1795177128.0) == "2026-11-20 12:18:48 UTC"
+
+
+@pytest.mark.parametrize(
+    ("value", "reference", "unit", "against", "shown"),
+    [
+        (0.0129, 0.0002, "s", units.PEERS, "12.9 ms, peers 200 µs (64×)"),
+        (7.8, 0.093, "s", units.NORMALLY, "7.8 s, normally 93 ms (84×)"),
+        (0.0, 288.0, "1/s", units.NORMALLY, "0/s, normally 288/s"),
+        (2.5e6, 2.4e6, "{packet}/s", units.PEERS, "2.5 M/s, peers 2.4 M/s"),
+        (5.0, 0.0, "{request}", units.NORMALLY, "5, normally 0"),
+    ],
+)
+def test_a_value_stands_beside_what_is_normal_with_the_factor(value, reference, unit, against, shown):
+    assert units.format_comparison(value, reference, unit, against) == shown
