@@ -65,6 +65,8 @@ class GroupDraft:
     front_end: str = ""
     engine: tuple[tuple[str, str], ...] = ()
     """Labels by which the series of its serving engine are told apart, sorted."""
+    namespace: str = ""
+    """The namespace in which it serves, where a label says it."""
 
 
 @dataclass

@@ -41,6 +41,8 @@ class EngineIdentity(NamedTuple):
     """Which kind of engine: the first part of its metrics' names."""
     is_whole: bool = False
     """Whether it is a server of several engines as a whole."""
+    space: str = ""
+    """The namespace that it runs in."""
 
 
 @dataclass
@@ -77,7 +79,8 @@ class GroupFinder:
             # A host alone does not tell its engines apart.
             place += [(label, labels.get(label, "")) for label in ("container", "service", "job", "node")]
         own = tuple((label, value) for label, value in place if value)
-        seen = self.engines[EngineIdentity(node, own, metric.partition(":")[0].partition("_")[0])]
+        prefix, space = metric.partition(":")[0].partition("_")[0], labels.get("namespace", "")
+        seen = self.engines[EngineIdentity(node, own, prefix, space=space)]
         seen.add(tuple((label, labels[label]) for label in ("model_name", *INDEX_LABELS) if labels.get(label)))
 
     def add_gpu(self, labels: Mapping[str, str], gpu: str) -> None:
@@ -139,7 +142,7 @@ class GroupFinder:
         for node, some in sorted(by_node.items()):
             telling = _telling_labels(some)
             groups += filter(None, (self._engine_group(engine, telling, len(some), gpus) for engine in some if node))
-        groups = _drop_shared_labels(groups)
+        groups = _drop_shared_labels(_name_pools(groups))
         if groups:
             used = sorted({label for group in groups for label, _ in group.engine}) or ["the host of the engine"]
             self.assumptions.append(Assumption(_count(len(groups), "replica"), ", ".join(used), LIKELY))
@@ -172,7 +175,7 @@ class GroupFinder:
         decides = deciding if beside > 1 or labels.get("pod") else ()
         name = _engine_name(engine, own if beside > 1 else ())
         pool = "" if engine.is_whole else _valid_name(labels.get("model_name") or "engines")
-        return GroupDraft(name, "tensor-parallel", "its kind", members, pool, engine.node, decides)
+        return GroupDraft(name, "tensor-parallel", "its kind", members, pool, engine.node, decides, engine.space)
 
     def _engine_members(
         self, labels: Mapping[str, str], node: str, gpus: Mapping[str, int], *, alone: bool
@@ -217,6 +220,19 @@ def _merge_canonical(engines: dict[EngineIdentity, set[Labels]]) -> None:
     of_place = {engine[:2]: engine for engine in sorted(engines) if engine.prefix not in OF_NO_ENGINE}
     for engine in [each for each in engines if each.prefix in OF_NO_ENGINE and each[:2] in of_place]:
         engines[of_place[engine[:2]]] |= engines.pop(engine)
+
+
+def _name_pools(groups: list[GroupDraft]) -> list[GroupDraft]:
+    """Returns the groups, those of one model in pools by namespace: others share no requests with them."""
+    spaces: dict[str, set[str]] = defaultdict(set)
+    for group in groups:
+        spaces[group.pool].add(group.namespace)
+    return [
+        replace(group, pool=_valid_name("/".join(filter(None, (group.namespace, group.pool)))))
+        if group.pool and len(spaces[group.pool]) > 1
+        else group
+        for group in groups
+    ]
 
 
 def _drop_shared_labels(groups: list[GroupDraft]) -> list[GroupDraft]:

@@ -110,11 +110,16 @@ class Finding:
 
     @property
     def size(self) -> float:
-        """How far it is from the healthy value, as a factor of at least 1; 1 where nothing is known any more."""
+        """How far it is from the healthy value in its direction, as a factor; 1 where nothing is known any more.
+
+        Below 1 it is on the healthy side.
+        """
         ratio = abs(self.ratio)
         if math.isnan(ratio):
             return 1.0
-        return max(ratio, 1 / ratio) if ratio > 0 else 10.0
+        if ratio == 0:
+            return 10.0
+        return {"up": ratio, "down": 1 / ratio}.get(self.direction, max(ratio, 1 / ratio))
 
     @property
     def unit(self) -> str:

@@ -123,12 +123,8 @@ class LocalityIndex:
         found = {g for name in names for g in self._groups_at.get(name, ())}
         if entity.kind != "gpu":
             return frozenset(found)
-        # A GPU is not in the groups of its node's other GPUs.
-        return frozenset(g for g in found if {entity.name, *nodes} & {*self._group(g)})
-
-    def _group(self, name: str) -> tuple[str, ...]:
-        group = self.topology.group[name]
-        return (*group.members, group.front_end)
+        # A GPU is not in the groups of its node's other GPUs, wherever their front end is.
+        return frozenset(g for g in found if {entity.name, *nodes} & {*self.topology.group[g].members})
 
     def _paths(self, entity: Entity, nodes: frozenset[str]) -> frozenset[str]:
         ports = [self.topology.port.get(end) for end in entity.name.split(">")]

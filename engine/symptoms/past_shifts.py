@@ -102,6 +102,8 @@ class PastShifts(SeriesDetector):
                 continue
             direction = "up" if shifts.shift[cell] > 0 else "down"
             since, value, before = shifts.since(cell), shifts.level(cell), shifts.before(cell)
+            if value < before if direction == "up" else value > before:
+                continue  # it was worse and is better than before by now
             found = Finding(signals[cell], group or places[cell], PAST, direction, since, value, before)
             if group is None:
                 yield found

@@ -328,6 +328,8 @@ class PeerRatios(SeriesDetector):
             odd[cell] = True
             middle, ratio = float(self.median[number]), self.level(pair)
             direction = "up" if ratio > 1 else "down"
+            if not (self.shifts.limits.up if ratio > 1 else self.shifts.limits.down)[pair]:
+                continue  # it was worse and is better than its peers by now
             if cells.ties.is_yield[cell]:
                 middle *= float(cells.value[cells.ties.given[cell]])
             now = float(cells.value[cell])

@@ -30,6 +30,9 @@ def summarise(finding: Finding, symptom: Symptom | None, entity: str) -> str:
 
 def _fill(finding: Finding, symptom: Symptom | None, entity: str) -> str:
     template = NUMBER_WITH_UNIT.sub(r"{\1_quantity}", symptom.title if symptom else UNKNOWN_TITLE)
+    if finding.reasons:
+        # The sum of the bits of a mask is no quantity: their names say what is meant.
+        template = template.partition(": ")[0] + ": {signal}: " + finding.reasons + "."
     return template.format(
         entity=entity,
         signal=finding.what.name,

@@ -241,3 +241,19 @@ def test_what_says_nothing_of_a_fault_is_near_to_nothing(name):
 
 def test_the_words_of_a_name_say_more_than_its_letters():
     assert NearestMetric(catalogue()).find("gpu_mem_used") == "skewscope_gpu_fb_used"
+
+
+def test_replicas_of_one_model_in_two_namespaces_are_two_pools():
+    found, _ = infer(
+        *(
+            (WAITING, {"pod": f"llm-{n}", "namespace": space, "instance": f"10.1.0.{n}:8000", "model_name": "m/x"})
+            for n, space in enumerate(("serving", "serving", "staging"))
+        )
+    )
+    assert [(pool.name, len(pool.replicas)) for pool in found.pools] == [("serving/m/x", 2), ("staging/m/x", 1)]
+
+
+def test_the_pool_of_a_model_in_one_namespace_is_named_after_the_model():
+    labels = [{"pod": f"llm-{n}", "namespace": "serving", "model_name": "m"} for n in range(2)]
+    found, _ = infer(*((WAITING, one | {"instance": f"10.1.0.{n}:8000"}) for n, one in enumerate(labels)))
+    assert [pool.name for pool in found.pools] == ["m"]
