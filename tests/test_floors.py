@@ -57,10 +57,10 @@ def test_the_engine_reads_no_clock_no_file_and_no_network():
 
 
 def loaded_after(code: str) -> set[str]:
-    """Top-level modules that are loaded once this code has run in a new interpreter."""
+    """Top-level modules that are loaded once this code has run in a new interpreter; the code may print before."""
     script = f"import sys\n{code}\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    return set(done.stdout.split())
+    return set(done.stdout.splitlines()[-1].split())
 
 
 AGENT = (

@@ -8,6 +8,7 @@ import click
 from skewscope.kb.entry_kinds import KINDS
 from skewscope.kb.problems import InputError, Problem, SkewscopeError
 from skewscope.tui.cli.checkout import default_folder
+from skewscope.tui.cli.completion import complete_entries
 from skewscope.tui.cli.controller_client import ControllerAddress, ask_controller, connection_options, expect_list
 from skewscope.tui.cli.options import check_choices, json_option, load_catalogue, output_option
 from skewscope.tui.cli.terminal import (
@@ -84,7 +85,7 @@ def _is_visible(verdict: str) -> bool:
 
 
 @kb.command("show")
-@click.argument("id_", metavar="ID")
+@click.argument("id_", metavar="ID", shell_complete=complete_entries())
 @connection_options
 @json_option
 def kb_show(controller: ControllerAddress, id_: str, as_json: bool) -> None:
@@ -188,7 +189,7 @@ def kb_matrix(fields: tuple[str, ...], as_json: bool) -> None:
 
 
 @kb.command("graph")
-@click.argument("id_", metavar="[CONDITION]", required=False)
+@click.argument("id_", metavar="[CONDITION]", required=False, shell_complete=complete_entries("conditions"))
 @click.option(
     "--format",
     "form",

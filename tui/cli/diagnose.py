@@ -25,6 +25,7 @@ from skewscope.tui.cli.terminal import (
     EXIT_TOO_LITTLE,
     clear_progress,
     is_ascii_only,
+    is_piped,
     output_width,
     print_error,
     print_lines,
@@ -111,9 +112,14 @@ class DiagnoseOptions:
 def diagnose(ctx: click.Context, /, where: tuple[str, ...], **options: Any) -> None:
     """Diagnose your own data; the topology is inferred from its labels.
 
+    \b
+    Examples:
+      skewscope diagnose http://prometheus:9090 --since 6h
+      skewscope diagnose metrics.om nvidia-smi.csv train.log
+      skewscope diagnose LOGS --html answer.html
+
     WHERE is the URL of a Prometheus server (its last hour, unless --since says otherwise), an OpenMetrics dump, a file
-    or folder of CSV or Parquet tables, a log, trace or dump that a known tool wrote, or a recording. For example:
-    `diagnose http://prometheus:9090 --since 6h`, or `diagnose metrics.om`.
+    or folder of CSV or Parquet tables, a log, trace or dump that a known tool wrote, or a recording.
     """
     given = DiagnoseOptions(**options)
     if given.console and (given.as_json or given.html):
@@ -369,7 +375,7 @@ def _print_answer(title: str, draft: "DraftRecording", outcome: "ReplayResult", 
     notes = [*_assumption_lines(draft, why=why), *_pace_lines(outcome)]
     assumed = [part for each in notes for part in wrap(each, min(columns, 110), 2)]
     added = [part for each in _addition_lines(draft, outcome) for part in wrap(each, min(columns, 110), 2)]
-    report = report_lines(title, outcome, names, columns, why=why)
+    report = report_lines(title, outcome, names, columns, why=why, whole=is_piped())
     print_lines([*report, *([()] if assumed else []), *assumed, *([()] if added else []), *added])
 
 

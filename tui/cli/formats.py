@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from skewscope.kb.problems import InputError, Problem, suggest_name
+from skewscope.tui.cli.completion import complete_entries
 from skewscope.tui.cli.options import formats_option, json_option, load_catalogue
 from skewscope.tui.cli.terminal import (
     EXIT_OK,
@@ -55,7 +56,7 @@ def list_formats(as_json: bool) -> None:
 
 
 @formats.command("test")
-@click.argument("which", metavar="FORMAT")
+@click.argument("which", metavar="FORMAT", shell_complete=complete_entries("formats"))
 @click.argument("text", metavar="TEXT", type=click.Path(path_type=Path))
 @click.option(
     "--lines",

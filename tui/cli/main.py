@@ -18,8 +18,10 @@ from skewscope.tui.cli import (
     agent,
     backtest,
     compare,
+    completion,
     controller,
     diagnose,
+    doctor,
     formats,
     history,
     reports,
@@ -31,6 +33,7 @@ from skewscope.tui.cli import (
     what_if,
 )
 from skewscope.tui.cli.catalogue import kb
+from skewscope.tui.cli.completion import complete_entries, complete_recordings, complete_themes
 from skewscope.tui.cli.options import (
     check_choices,
     formats_option,
@@ -47,6 +50,7 @@ from skewscope.tui.cli.terminal import (
     clear_progress,
     findings_exit_code,
     is_ascii_only,
+    is_piped,
     output_width,
     print_error,
     print_json,
@@ -107,15 +111,7 @@ class RootGroup(SuggestingGroup):
 
 def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
-
-        try:
-            number = version("skewscope")
-        except PackageNotFoundError:
-            number = "(not installed)"
-        from skewscope.kb.entry_kinds import builtin_version  # noqa: PLC0415
-
-        click.echo(f"skewscope {number}, catalogue {builtin_version() or '(unknown)'}")
+        click.echo(f"skewscope {doctor.describe_version()}\n{doctor.describe_environment()}")
         ctx.exit()
 
 
@@ -145,7 +141,7 @@ def _print_report(name: str, outcome: "ReplayResult", *, why: bool = False) -> N
     from skewscope.tui.render.report import report_lines  # noqa: PLC0415
 
     names = DisplayNames(load_catalogue(), outcome.incidents, topology=outcome.topology)
-    print_lines(report_lines(name, outcome, names, output_width(), why=why))
+    print_lines(report_lines(name, outcome, names, output_width(), why=why, whole=is_piped()))
 
 
 # --- commands
@@ -162,7 +158,13 @@ def _print_report(name: str, outcome: "ReplayResult", *, why: bool = False) -> N
 )
 @click.option("--ascii", "ascii_", is_flag=True, help="Use ASCII characters only.")
 @click.option("--write", is_flag=True, help="Allow changes in the console: acknowledge, snooze, approve.")
-@click.option("--theme", default="", metavar="NAME", help=f"Colour theme: {', '.join(launcher.THEMES)}.")
+@click.option(
+    "--theme",
+    default="",
+    metavar="NAME",
+    help=f"Colour theme: {', '.join(launcher.THEMES)}.",
+    shell_complete=complete_themes,
+)
 @click.option("--keys", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Key bindings, as TOML.")
 @click.option(
     *("--operator-log", "--ledger", "operator_log"),
@@ -185,6 +187,15 @@ def cli(
 ) -> None:
     """Diagnose skews and faults of an LLM cluster from its DPUs.
 
+    \b
+    Examples:
+      skewscope                                     the console on the built-in demo
+      skewscope diagnose http://prometheus:9090     your own data: a server, files, logs, a folder
+      skewscope diagnose metrics.om train.log
+      skewscope --replay RECORDING                  a recording in the console
+      skewscope --url http://HOST:8470              the incidents of a controller
+      skewscope doctor                              what is set up here, and what is missing
+
     Without a command: open the console on the built-in demo, or on what --replay or --url names. Without a terminal:
     print a report as text.
 
@@ -194,10 +205,12 @@ def cli(
     if ctx.invoked_subcommand is not None:
         return
     launch_options = launcher.LaunchOptions(ascii_ or is_ascii_only(), **options)
+    launcher.resolve_theme(launch_options.theme)  # a misspelt one is reported without a terminal too
     if url is None:
         ctx.exit(_open_console(recording, launch_options))
     if recording is not None:
         raise click.UsageError("Give either --replay or --url.")
+    launcher.resolve_controller(url, token_file)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(f"--url needs a terminal; {url.rstrip('/')}/api/v1/incidents returns the same as JSON.")
     ctx.exit(launcher.open_remote_console(url, token_file, launch_options))
@@ -217,7 +230,14 @@ cli.add_command(diagnose.diagnose)
 
 
 @cli.command("replay", cls=DiagnoseCommand)
-@click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING...")
+@click.argument(
+    "recordings",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="RECORDING...",
+    shell_complete=complete_recordings,
+)
 @formats_option
 @json_option
 @why_option
@@ -229,6 +249,12 @@ cli.add_command(diagnose.diagnose)
 @click.option("--to", "end", type=parse_time, metavar="TIME", help="Only data up to this time.")
 def replay_(recordings: tuple[Path, ...], as_json: bool, begin: float | None, end: float | None, **how: Any) -> None:
     """Diagnose recordings.
+
+    \b
+    Examples:
+      skewscope replay RECORDING
+      skewscope replay RECORDING --why              with the reasoning
+      skewscope replay RECORDING --from 2026-11-20T23:10:00Z --json
 
     Prints a short report, or with --json one incident per line, recording after recording.
     """
@@ -257,18 +283,34 @@ def _replay_one(path: Path, *, as_json: bool, why: bool, span: TimeRange, **how:
 
 
 @cli.command("explain", cls=DiagnoseCommand)
-@click.argument("what", metavar="[INCIDENT_ID|CONDITION|SYMPTOM]", required=False)
-@click.option("--why-not", metavar="CONDITION", help="Explain why this was not told, with --at and --time.")
+@click.argument(
+    "what",
+    metavar="[INCIDENT_ID|CONDITION|SYMPTOM]",
+    required=False,
+    shell_complete=complete_entries("conditions", "symptoms"),
+)
+@click.option(
+    "--why-not",
+    metavar="CONDITION",
+    help="Explain why this was not told, with --at and --time.",
+    shell_complete=complete_entries("conditions"),
+)
 @click.option("--at", metavar="ENTITY", help="Where it was not told: the name of a node, rank, port, GPU ...")
 @click.option("--time", type=parse_time, metavar="TIME", help="When it was not told.")
 @click.option("--over", metavar="RECORDING", help="Telemetry for --why-not (default: the built-in demo).")
 @recording_option
 @json_option
 def explain(what: str | None, recording: Path | None, as_json: bool, **asked: Any) -> None:
-    """Explain an incident in depth, or a condition or symptom of the catalogue; or why something was not told.
+    """Explain an incident, a condition or a symptom in depth, or why something was not reported.
 
-    For example: `explain --why-not tp-straggler --at n3 --time 2026-11-20T23:10:30Z --over RECORDING` prints each item
-    of evidence of its rules at that time, with verdict, value and threshold, and what was missing.
+    \b
+    Examples:
+      skewscope explain tp-straggler                        a condition of the catalogue
+      skewscope explain 5d5db2f8bb2a --replay RECORDING     an incident
+      skewscope explain --why-not tp-straggler --at n3 --time 2026-11-20T23:10:30Z --over RECORDING
+
+    The last one prints each item of evidence of its rules at that time, with verdict, value and threshold, and what was
+    missing.
     """
     if what is None or asked["why_not"]:
         if what is not None:
@@ -388,6 +430,9 @@ cli.add_command(simulate.simulate)
 cli.add_command(simulate.assess)
 cli.add_command(backtest.backtest)
 cli.add_command(reports.keys)
+cli.add_command(doctor.doctor)
+cli.add_command(completion.completion)
+cli.add_command(completion.manual)
 
 
 def main() -> None:

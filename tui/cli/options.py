@@ -13,6 +13,7 @@ import click
 
 from skewscope.kb.entry_kinds import FORMATS_VARIABLE
 from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
+from skewscope.tui.cli.completion import complete_recordings
 
 if TYPE_CHECKING:
     from skewscope.kb.model import Catalogue
@@ -43,14 +44,18 @@ def output_option(command: CommandT) -> CommandT:
 def recording_option(command: CommandT) -> CommandT:
     """Add `--replay PATH` and `--formats DIR`."""
     what = "Folder of a recording (default: the built-in demo)."
-    option = click.option("--replay", "recording", type=click.Path(path_type=Path), metavar="PATH", help=what)
+    path = click.Path(path_type=Path)
+    complete = complete_recordings
+    option = click.option("--replay", "recording", type=path, metavar="PATH", help=what, shell_complete=complete)
     return option(formats_option(command))
 
 
 def recording_argument(command: CommandT) -> CommandT:
     """Add the argument `[RECORDING]` and `--formats DIR`."""
     path = click.Path(path_type=Path)
-    argument = click.argument("recording", required=False, type=path, metavar="[RECORDING]")
+    argument = click.argument(
+        "recording", required=False, type=path, metavar="[RECORDING]", shell_complete=complete_recordings
+    )
     return argument(formats_option(command))
 
 

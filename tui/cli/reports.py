@@ -11,9 +11,11 @@ from skewscope.adapters.runtime.watchdog import bound_work
 from skewscope.kb.problems import InputError, Problem
 from skewscope.tui.cli.options import load_catalogue, output_option, recording_argument, why_option
 from skewscope.tui.cli.terminal import (
+    PIPE_COLUMNS,
     clear_progress,
     findings_exit_code,
     is_ascii_only,
+    is_piped,
     output_width,
     print_lines,
     progress_bar,
@@ -104,9 +106,12 @@ def _make_change_printer(*, as_json: bool) -> "ViewHistory":
 def report(ctx: click.Context, /, recording: Path | None, html: bool, actions_file: Path | None, **how: Any) -> None:
     """Write a report of a recording, as text or as an HTML page with charts.
 
-    The page holds the reasoning in folded sections.
+    \b
+    Examples:
+      skewscope report RECORDING
+      skewscope report RECORDING --html -o incident.html
 
-    For example: `report RECORDING --html -o incident.html`.
+    The page holds the reasoning in folded sections.
     """
     from skewscope.adapters.inputs.recording import demo_path  # noqa: PLC0415
     from skewscope.adapters.runtime.replay import replay  # noqa: PLC0415
@@ -129,9 +134,10 @@ def report(ctx: click.Context, /, recording: Path | None, html: bool, actions_fi
     if html:
         write_output(html_report(path.name, history, outcome, names, (acted, plots)), output)
     elif output:
-        write_output(text.to_plain_text(lines(path.name, outcome, names, 100, why=why), ascii_=is_ascii_only()), output)
+        whole = lines(path.name, outcome, names, PIPE_COLUMNS, why=why, whole=True)
+        write_output(text.to_plain_text(whole, ascii_=is_ascii_only()), output)
     else:
-        print_lines(lines(path.name, outcome, names, output_width(), why=why))
+        print_lines(lines(path.name, outcome, names, output_width(), why=why, whole=is_piped()))
     ctx.exit(findings_exit_code(recording, outcome.incidents))
 
 

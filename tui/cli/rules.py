@@ -9,6 +9,7 @@ import click
 from skewscope.kb.problems import InputError, Problem, suggest_name
 from skewscope.tui.cli.catalogue import FOLDER, KnowledgeGroup
 from skewscope.tui.cli.checkout import default_folder, find_checkout
+from skewscope.tui.cli.completion import complete_rules
 from skewscope.tui.cli.options import json_option, load_catalogue
 from skewscope.tui.cli.terminal import EXIT_OK, EXIT_PROBLEMS, print_json, print_lines, print_problems
 
@@ -56,7 +57,7 @@ def rules_list(as_json: bool) -> None:
 
 
 @rules.command("show")
-@click.argument("id_", metavar="ID")
+@click.argument("id_", metavar="ID", shell_complete=complete_rules)
 @json_option
 def rules_show(id_: str, as_json: bool) -> None:
     """Show a rule with its evidence."""
@@ -136,7 +137,7 @@ def _load_rules_and_cases(ids: tuple[str, ...], folder: Path | None) -> "tuple[M
 
 
 @rules.command("test")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_rules)
 @folder_option
 @json_option
 def rules_test(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
@@ -154,7 +155,7 @@ def rules_test(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None
 
 
 @rules.command("mutate")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_rules)
 @folder_option
 @json_option
 def rules_mutate(ids: tuple[str, ...], folder: Path | None, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skewscope.kb.problems import InputError, Problem
+from skewscope.tui.cli.completion import complete_entries
 from skewscope.tui.cli.options import check_choices, formats_option, json_option, load_catalogue
 from skewscope.tui.cli.terminal import clear_progress, print_json, print_lines, progress_bar
 from skewscope.tui.render.text import line
@@ -36,7 +37,12 @@ class MeasureCommand(click.Command):
 @click.command("simulate", cls=MeasureCommand)
 @click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[FOLDER]")
 @click.option(
-    "--condition", "conditions", multiple=True, metavar="ID", help="A fault to inject, one after another; repeatable."
+    "--condition",
+    "conditions",
+    multiple=True,
+    metavar="ID",
+    help="A fault to inject, one after another; repeatable.",
+    shell_complete=complete_entries("conditions"),
 )
 @click.option(
     "--event", "events", multiple=True, metavar="NAME", help="A benign event that resembles a fault; repeatable."

@@ -43,6 +43,12 @@ class SuggestingGroup(click.Group):
         return name, command, rest
 
 
+class SetUpCommand(click.Command):
+    """A command that sets Skewscope up on a machine."""
+
+    section = "Set up"
+
+
 def _check_root_options(ctx: click.Context, command: click.Command | None) -> None:
     """Refuses `--url` and `--token-file` before a command that would pass them over in silence.
 
@@ -92,6 +98,11 @@ def output_width() -> int:
     given = os.environ.get("COLUMNS", "")
     is_usable = given.isascii() and given.isdigit() and len(given) < 5 and int(given) >= MIN_COLUMNS
     return int(given) if is_usable else PIPE_COLUMNS
+
+
+def is_piped() -> bool:
+    """Returns whether the output has no screen: nothing of it is cut then."""
+    return not sys.stdout.isatty()
 
 
 def findings_exit_code(recording: Path | None, incidents: Sequence[object]) -> int:

@@ -10,9 +10,9 @@ from skewscope.engine.model.incident import DIAGNOSIS, Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import join_names
 from skewscope.tui.render import detail, incident_layout, incident_table, units
-from skewscope.tui.render.columns import title_line
+from skewscope.tui.render.columns import ColumnWidths, title_line
 from skewscope.tui.render.detail import DisplayNames
-from skewscope.tui.render.text import Line, line, pad, wrap
+from skewscope.tui.render.text import Line, line, pad, width, wrap
 
 if TYPE_CHECKING:  # Readers of recordings are not needed to print their results.
     from skewscope.adapters.runtime.replay import ReplayResult
@@ -31,6 +31,8 @@ MAX_UNUSED = 3
 """Metrics that the summary names for a reason."""
 PARTIAL = re.compile(r"No [\w ]+ from (?!any of )")
 """Begin of a sentence on a source of which a part is missing."""
+UNSHOWN_COLUMNS = ("trend", "flaps")
+"""Columns of the console that the report's table leaves out."""
 MAX_DESCRIBED = 10
 """Incidents that the short report describes; its table has all."""
 MAX_TIMES = 6
@@ -39,15 +41,18 @@ COVERAGE_HINT = "`skewscope coverage --replay RECORDING` lists each condition wi
 
 
 def report_lines(
-    name: str, outcome: "ReplayResult", names: DisplayNames, columns: int, *, why: bool = False
+    name: str, outcome: "ReplayResult", names: DisplayNames, columns: int, *, why: bool = False, whole: bool = False
 ) -> list[Line]:
-    """Returns the report: summary, incidents, missing data; `why` adds reasoning, recipes and sources."""
+    """Returns the report: summary, incidents, missing data; `why` adds reasoning, recipes and sources.
+
+    With `whole` no cell of the table is cut, so that its lines may be longer than `columns`: for pipes and files.
+    """
     columns = min(columns, MAX_WIDTH)
     lines = wrap(((f"{name}: ", "title"), *verdict_line(outcome)), columns)
     lines += wrap(line(watch_summary(outcome), "dim"), columns)
     now = outcome.snapshots[-1].time if outcome.snapshots else 0.0
     rows = incident_table.rank_incidents(outcome.incidents)
-    lines += _overview_lines(rows, names, now, columns)
+    lines += _overview_lines(rows, names, now, None if whole else columns)
     # Explained incidents are listed in their root; `explain` prints them in full.
     roots = [row.incident for row in rows if not row.depth]
     if why:
@@ -79,15 +84,27 @@ def _short_incidents(roots: list[Incident], names: DisplayNames, now: float, col
 
 
 def _overview_lines(
-    rows: list[incident_table.IncidentRow], names: DisplayNames, now: float, columns: int
+    rows: list[incident_table.IncidentRow], names: DisplayNames, now: float, columns: int | None
 ) -> list[Line]:
-    """Returns a table of the incidents if there are several."""
+    """Returns a table of the incidents if there are several, cut to `columns` if these are given."""
     if len(rows) < 2:
         return []
     cells = incident_table.IncidentCellFormatter(names, now, {})
-    shown = incident_table.column_widths(rows, cells, columns - 1, ("trend", "flaps"))
+    if columns is None:
+        shown = _whole_columns(rows, cells)
+        return [(), title_line(shown), *(incident_table.row_line(row, shown, cells) for row in rows)]
+    shown = incident_table.column_widths(rows, cells, columns - 1, UNSHOWN_COLUMNS)
     lines = [title_line(shown), *(incident_table.row_line(row, shown, cells) for row in rows)]
     return [(), *(part for each in lines for part in wrap(each, columns))]
+
+
+def _whole_columns(rows: list[incident_table.IncidentRow], cells: incident_table.IncidentCellFormatter) -> ColumnWidths:
+    """Returns the columns that fit in the usual width, as wide as their widest cell; the last one need not fit."""
+    fitting = incident_table.column_widths(rows, cells, MAX_WIDTH - 1, UNSHOWN_COLUMNS)
+    return tuple(
+        (column, max(width(column.title), *(width(cells.cell(row, column.id)[0]) for row in rows)))
+        for column, _ in fitting
+    )
 
 
 def verdict_line(outcome: "ReplayResult") -> Line:

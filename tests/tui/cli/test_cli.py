@@ -88,7 +88,8 @@ def test_a_report_is_short_first_and_whole_with_why(brief):
     for said in ("on rank n2", "why ", "ruled out", "otherwise", "unseen", "do  ", "undo:", "Missing data", "Sources"):
         assert said in out
     assert "\x1b" not in out
-    assert max(map(len, out.splitlines())) <= 110
+    table = {each for each in out.splitlines()[3:7] if "rank n2" in each}  # its last column is not cut
+    assert max(len(each) for each in out.splitlines() if each not in table) <= 110
 
 
 def test_explain_takes_an_incident_or_a_condition(replayed, brief, moment):
@@ -306,7 +307,9 @@ def test_no_language_of_the_machine_keeps_it_from_printing(brief):
 
 
 def test_the_version_is_printed():
-    assert re.fullmatch(r"skewscope \S.*, catalogue \d+\.\d+\.\d+\n", process("--version").stdout)
+    first, second = process("--version").stdout.splitlines()
+    assert re.fullmatch(r"skewscope \S.*, catalogue \d+\.\d+\.\d+, Python 3\.\d+\.\d+", first)
+    assert all(name in second for name in ("textual", "numpy", "Linux", "utf-8"))
 
 
 LIGHT = [["--version"], ["--help"], ["kb", "list"], ["kb", "show", "tp-straggler"], ["rules", "list"]]
