@@ -136,7 +136,7 @@ def build_symptom(data: RawEntry, file: str) -> Symptom:
 def build_format(data: RawEntry, file: str) -> Format:
     """Builds a format."""
     return Format(
-        **_scalar_fields(data, "id name what tool versions place basis command kind exporter document"),
+        **_scalar_fields(data, "id name what tool versions place basis command kind exporter document interval"),
         **_list_fields(data, "others records"),
         lines=tuple(map(_build_line, data["lines"])),
         samples=tuple(FormatSample(sample["lines"], tuple(sample["gives"])) for sample in data["samples"]),

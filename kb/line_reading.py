@@ -7,7 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -73,6 +73,8 @@ class Reading(NamedTuple):
     """In the signal's unit."""
     labels: Mapping[str, str] = NO_LABELS
     adds: bool = False
+    highest: bool = False
+    """Whether the highest of its reading counts."""
     rates: bool = False
     """Whether it is a mean for each second since the line before."""
     digit: float = 0.0
@@ -192,6 +194,11 @@ class LineReader:
                 one.pattern.restart()
 
     @property
+    def held(self) -> Mapping[str, str]:
+        """Labels that hold for the lines that follow."""
+        return self._held
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """Texts of which each line has one that counts; () where any line may count."""
         marks = {one.pattern.mark for one in self._lines}
@@ -252,8 +259,9 @@ class LineReader:
         if number.unit_field and number.unit_field in found:
             factor = _unit_of_word(number, found)
         elif what.of:
-            whole = sum(float(found[name].replace(",", "")) for name in what.of if name in found)
-            factor = 1.0 / whole if whole > 0 and all(name in found for name in what.of) else 0.0
+            wholes = [_to_number(replace(what, complement=0.0), found.get(name, "")) for name in what.of]
+            whole = math.fsum(part for part in wholes if part is not None)
+            factor = 1.0 / whole if whole > 0 and None not in wholes else 0.0
         if not factor:
             return None
         value *= factor
@@ -263,7 +271,7 @@ class LineReader:
             key = number.signal, tuple(sorted(labels.items()))
             value = self._totals[key] = self._totals.get(key, 0.0) + value
         digit = factor * smallest_part(text) if what.step else 0.0
-        return Reading(number.signal, value, labels, what.adds, what.rates, digit)
+        return Reading(number.signal, value, labels, what.adds, what.highest, what.rates, digit)
 
 
 def list_lines(one: Format, text: str) -> list[str]:

@@ -367,6 +367,8 @@ class FormatField:
     """What the number is taken from: 100 where what is idle says how much is busy; 0 for none."""
     suffixes: Mapping[str, float] = field(default_factory=dict)
     """Of a quantity: the factor of each unit that may stand behind the number, in the unit of the signal."""
+    highest: bool = False
+    """Whether of several numbers of one reading the highest counts."""
     adds: bool = False
     """Whether several fields of one reading add up, as the bits of a mask do."""
     counts: bool = False
@@ -446,6 +448,8 @@ class Format:
     """The exporter that delivers the same signals live."""
     document: bool = False
     """Whether the text is JSON, YAML or XML, whose values are the lines."""
+    interval: float = 0.0
+    """Seconds between readings that have no time, where nothing else says it; 0 where each reading has one."""
     records: tuple[str, ...] = ()
     """Of a document: lines that are put together from several values of one object."""
     file: str = ""

@@ -15,8 +15,8 @@ STAMP = re.compile(
     r"(?:[.,](?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
 )
 US_STAMP = re.compile(
-    r"(?<![\d/])(?P<month>\d\d)/(?P<day>\d\d)/(?P<year>20\d\d) (?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
-    r"(?P<zone>Z|[+-]\d\d:?\d\d)?"
+    r"(?<![\d/])(?P<month>\d\d)/(?P<day>\d\d)/(?P<year>20\d\d)(?: \| |,? )(?P<clock>\d\d:\d\d:\d\d)"
+    r"(?:[.,](?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
 )
 SHORT_STAMP = re.compile(r"(?<![\d/-])(?P<month>\d\d)[-/](?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)")
 DATED_NAME = re.compile(r"(?<!\d)(?P<year>20\d\d)[-_]?(?:0[1-9]|1[0-2])[-_]?[0-3]\d")

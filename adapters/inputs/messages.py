@@ -22,6 +22,7 @@ from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import find_job
 from skewscope.kb.event_reading import FoundEvent
 from skewscope.kb.known_events import known_events
+from skewscope.kb.line_reading import NO_LABELS
 from skewscope.kb.model import Event
 
 MAX_TEXT = 320
@@ -30,6 +31,9 @@ MAX_PLACES = 1000
 """Places of one event in one file; what more of them there are is counted at none."""
 MAX_MESSAGES = 100_000
 """Messages of one file that are read."""
+DEVICE_LABELS = frozenset(("pci_bus_id", "gpu", "device"))
+PLACE_LABELS = DEVICE_LABELS | {"node", "pod", "rank"}
+"""Labels of lines before a message that say what it is about; devices are named in its text as well."""
 BATCH_LINES = 4096
 """Lines that are looked through at a time."""
 
@@ -55,13 +59,22 @@ class MessageReader:
         """Returns the places of the lines that may have messages: those that `read_line` must get."""
         return self._filter.select(lines)
 
-    def read_line(self, number: int, text: str) -> None:
-        """Counts the messages of a line that was selected; the times have read it before."""
+    def read_line(self, number: int, text: str, held: Mapping[str, str] = NO_LABELS) -> None:
+        """Counts the messages of a line that was selected; the times have read it before.
+
+        Args:
+            number: the line's number.
+            text: the line.
+            held: what lines before it say of its place.
+        """
         self._states.read_line(text, self.times.now)
         for found in known_events().compare(text):
-            self._count(found, number, text, self.times.now)
+            own = {name: value for name, value in held.items() if name in PLACE_LABELS and name not in found.labels}
+            device = " ".join(value for name, value in own.items() if name in DEVICE_LABELS)
+            placed = found._replace(labels={**own, **found.labels})
+            self._count(placed, number, text, f"{device}: " if device else "")
 
-    def _count(self, found: FoundEvent, number: int, text: str, time: float) -> None:
+    def _count(self, found: FoundEvent, number: int, text: str, place_name: str) -> None:
         if found.is_retraction:
             if len(self._retracted) < MAX_PLACES:
                 self._retracted.append(found)
@@ -70,9 +83,9 @@ class MessageReader:
         key = found.event.id, tuple(sorted(place.items()))
         message = self._messages.get(key)
         if message is None and len(self._messages) < MAX_PLACES:
-            message = self._messages[key] = _Message(found.event, " ".join(text.split())[:MAX_TEXT], number)
+            message = self._messages[key] = _Message(found.event, place_name + " ".join(text.split())[:MAX_TEXT], number)
         if message is not None:
-            message.times.append(time)
+            message.times.append(self.times.now)
 
     def _place_of(self, event: Event, labels: Mapping[str, str], host: str) -> dict[str, str]:
         """Returns the labels of what the file, or a line of a host, is of, as far as a message does not say it."""

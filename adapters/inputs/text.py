@@ -30,7 +30,7 @@ from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
 from skewscope.adapters.mapping.entities import DEVICE_LABELS, ENTITY_KINDS
 from skewscope.kb.known_events import known_events
-from skewscope.kb.line_reading import LineReader, LineReadings, Reading, list_lines
+from skewscope.kb.line_reading import NO_LABELS, LineReader, LineReadings, Reading, list_lines
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import EVENT_PREFIX, Format
 from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
@@ -150,6 +150,12 @@ class TextReader:
         self._sums: dict[tuple[str, tuple[tuple[str, str], ...], float], float] = {}
         self._counted: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[float, float]] = {}
         self._metrics: dict[str, str] = {}
+        self.times.interval = self.format.interval if self.format else 0.0
+        self._read_now: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+        """What was read at the time of the newest reading."""
+        self._reading_time = -1.0
+        self._passed = False
+        """Whether readings had no time but the interval between them."""
         self._last_line = 0
 
     def _find_place(self) -> tuple[dict[str, str], str]:
@@ -179,7 +185,7 @@ class TextReader:
                 self._steps.steps.stamp = time
             self._read_line(LogLine(number, text, time))
             if place in messages:
-                self._messages.read_line(number, text)
+                self._messages.read_line(number, text, self._lines.held if self._lines else NO_LABELS)
             last = place
         self._find_earlier(texts, last + 1, len(texts))
         self._last_line = numbers[-1] if numbers else self._last_line
@@ -219,12 +225,25 @@ class TextReader:
                 is_arrival = self.format is not None and self.format.lines[each.line].arrival
                 self._requests.read(each, time if is_dated else None, line.number, is_arrival=is_arrival)
                 continue
+            if self.times.interval and each.readings:
+                time = self._pass_interval(each, time)
             for one in each.readings:
                 self._add(one, time, line)
             if self._lines and each.readings:
                 for signal in self._lines.counted:
                     total = self._lines.total(signal, each.labels)
                     self._add(Reading(signal, total, each.labels), time, line)
+
+    def _pass_interval(self, each: LineReadings, time: float) -> float:
+        """Returns the time of a line: an interval later where the newest reading has the same series already."""
+        keys = {(one.signal, tuple(sorted(one.labels.items()))) for one in each.readings}
+        if time != self._reading_time:
+            self._read_now, self._reading_time = set(), time
+        elif keys & self._read_now:
+            time, self._passed = self.times.pass_interval(), True
+            self._read_now, self._reading_time = set(), time
+        self._read_now |= keys
+        return time
 
     def _read_steps(self, line: LogLine, found: Sequence[LineReadings]) -> None:
         """Adds what a line of a job says; one of an evaluation says nothing else."""
@@ -263,9 +282,10 @@ class TextReader:
                 return
             # A line is one message, whatever number in it says so.
             labels, one = {**labels, "message": " ".join(line.text.split())[:MAX_TEXT]}, one._replace(value=1.0)
-        if one.adds:
+        if one.adds or one.highest:
             key = one.signal, tuple(sorted(labels.items())), time
-            self._sums[key] = self._sums.get(key, 0.0) + one.value
+            before = self._sums.get(key, 0.0)
+            self._sums[key] = before + one.value if one.adds else max(before, one.value)
         else:
             value = self._count(one, labels, time) if one.rates else one.value
             self._collector.add(self._metric(one.signal), labels, time, value, line.number)
@@ -295,6 +315,8 @@ class TextReader:
         for (signal, labels, time), value in self._sums.items():
             self._collector.add(metric_of(signal), dict(labels), time, value, self._last_line)
         own_time_note = "" if self.times.is_dated or self._steps is not None else OWN_TIME
+        if self._passed:
+            own_time_note = join_notes(own_time_note, f"its readings are taken to be {self.times.interval:g} s apart")
         clock_note = self._steps.describe(self._last_line, self._expected()) if self._steps else ""
         remarks = self._messages.remarks
         harmless = f"messages that are no sign of a fault by themselves: {join_names(remarks, 5)}" if remarks else ""

@@ -44,6 +44,14 @@ def _month_number(name: str) -> int:
     return MONTHS.index(name) // 3 + 1
 
 
+def _to_seconds(text: str) -> float:
+    """Returns the seconds of an interval, 0 where it is none."""
+    try:
+        return max(float(text), 0.0)
+    except ValueError:
+        return 0.0
+
+
 class LineTimes:
     """Gives each line of one file its time."""
 
@@ -56,6 +64,8 @@ class LineTimes:
         self.is_dateless = False
         """Whether times have no date."""
         self._days = DayTimes()
+        self.interval = 0.0
+        """Seconds between readings that have no time of their own; 0 where nothing says it."""
         self._begin: float | None = None
         self._day: float | None = None
         """Begin of the day that a format says, seconds since 1970."""
@@ -107,6 +117,9 @@ class LineTimes:
         """Takes the time that a format says a part of a line is; returns that of the line."""
         if kind == "date":
             return self.read(text)
+        if kind == "interval":
+            self.interval = _to_seconds(text) or self.interval
+            return self.now
         if kind in ("day", "clock"):
             return self._set_part(kind, text)
         try:
@@ -121,6 +134,11 @@ class LineTimes:
             time = number * FACTORS[kind]
         if 0 <= time < MAX_SECONDS:
             self.now, self.is_dated = time, True
+        return self.now
+
+    def pass_interval(self) -> float:
+        """Goes on to the next reading, which has no time of its own; returns its time."""
+        self.now = min(self.now + self.interval, MAX_SECONDS - 1)
         return self.now
 
     def _set_part(self, kind: str, text: str) -> float:

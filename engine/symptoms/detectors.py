@@ -20,6 +20,7 @@ from skewscope.engine.symptoms.growing_steps import GrowingSteps
 from skewscope.engine.symptoms.idle_paths import IdlePaths
 from skewscope.engine.symptoms.limits import Limits
 from skewscope.engine.symptoms.loaded_capacity import LoadedCapacity
+from skewscope.engine.symptoms.odd_siblings import OddSiblings
 from skewscope.engine.symptoms.past_shifts import PastShifts
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
@@ -60,6 +61,7 @@ class SeriesDetectors:
             StateChanges(cells),
             EventReports(cells),
             Limits(cells),
+            OddSiblings(cells),
             LoadedCapacity(cells),
             RequestShares(cells, pools),
             self.silences,

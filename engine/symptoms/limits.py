@@ -4,8 +4,6 @@ A value of health or use has a nominal value. Losses and errors are a share of w
 their rates, of one by the sums since the counters began, which says less.
 """
 
-import re
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -13,7 +11,6 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.finding import LIMIT, TOTAL, Finding
-from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
@@ -23,17 +20,8 @@ HELD_S = 30.0
 MIN_TOTAL = 1000.0
 """What was carried since the counters began, of which a share is taken (judgement: of less, ten errors are a
 hundredth)."""
-MIN_SIBLINGS = 3
-"""Siblings of the odd one (judgement, as of states)..."""
-MIN_COUNT, TIMES_NEXT = 100.0, 10.0
-"""...which has at least so many errors, and so many times those of the next one (judgement: some come with each start
-of a link)."""
-SUMMED_ROLES = frozenset({"errors", "loss", "pressure"})
-"""Roles of counters that stay at zero in health, or nearly so."""
-SIBLING_KINDS = frozenset({"port", "gpu"})
 LIMITED_ROLES = frozenset({"health", "utilisation", "pressure"})
 """Roles of which the nominal value is a limit, and not the only good value."""
-NUMBERS = re.compile(r"\d+")
 
 
 class Limits(SeriesDetector):
@@ -109,7 +97,6 @@ class Limits(SeriesDetector):
             yield self._finding(n, LIMIT, float(self._value[n]), float(self._allowed[n]))
         if self._is_over:
             yield from self._totals()
-            yield from self._odd_siblings()
 
     def _totals(self) -> Iterator[Finding]:
         """Yields shares of what counters of one reading counted since they began."""
@@ -123,47 +110,6 @@ class Limits(SeriesDetector):
             beyond = (self._whole >= 0) & (latest[self.at] > allowed) & (wholes >= MIN_TOTAL)
         for n in np.flatnonzero(beyond).tolist():
             yield self._finding(n, TOTAL, float(latest[self.at[n]]), float(allowed[n]))
-
-    def _odd_siblings(self) -> Iterator[Finding]:
-        """Yields what one port or GPU of a node has and its siblings do not, where one reading is all that there is.
-
-        Errors and losses since the counters began, of which most others have none; a lower speed than that of all.
-        """
-        for cells in self._list_siblings().values():
-            by_place: dict[Entity, float] = defaultdict(float)
-            for cell in cells:
-                by_place[self.cells.places[cell]] += float(self.cells.state.latest[self.cells.series[cell]])
-            if len(by_place) <= MIN_SIBLINGS:
-                continue
-            is_sum = bool(self.cells.is_counter[cells[0]])
-            place, *rest = sorted(by_place, key=lambda one: by_place[one], reverse=is_sum)
-            others, now = [by_place[one] for one in rest], by_place[place]
-            usual, least = float(np.median(others)), self.cells.judgement(cells[0]).least
-            if is_sum and usual == 0 and now >= max(MIN_COUNT, TIMES_NEXT * others[0]):
-                form, direction = TOTAL, "begins" if self.cells.judgement(cells[0]).bad == "begins" else "up"
-            elif not is_sum and now * (1 + least) < min(others):
-                form, direction = LIMIT, "down"
-            else:
-                continue
-            text = f"{usual:g} is the median of its {len(rest)} siblings"
-            since = float(self.cells.time[cells[0]])
-            yield Finding(self.cells.signals[cells[0]], place, form, direction, since, now, usual, text)
-
-    def _list_siblings(self) -> dict[tuple[str, str], list[int]]:
-        """Returns the cells of one reading that are compared with siblings, by signal and node.
-
-        Ports of one kind have names that differ in numbers only; a port of another kind is not as fast.
-        """
-        cells = self.cells
-        links: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for n, place in enumerate(cells.places):
-            if place.kind in SIBLING_KINDS and not np.isnan(cells.time[n]):
-                judged = cells.judgement(n)
-                is_sum = judged.role in SUMMED_ROLES and cells.is_counter[n] and np.isnan(cells.value[n])
-                if is_sum or (judged.role == "capacity" and "siblings" in judged.against):
-                    node, _, name = place.name.partition("/")
-                    links[cells.signals[n].id, f"{node}/{NUMBERS.sub('', name)}"].append(n)
-        return links
 
     def _finding(self, n: int, form: str, value: float, allowed: float) -> Finding:
         cell, whole = int(self.at[n]), int(self._whole[n])

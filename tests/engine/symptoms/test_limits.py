@@ -120,6 +120,25 @@ def test_a_link_unlike_all_its_siblings_is_told_of_one_reading(signal, values, n
     assert read_ports(signal, values) == named
 
 
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ([(0, 40000, 0, 0), (0, 58000, 0, 0)], [("new-errors", "s/p1")]),
+        ([(0, 40000, 0, 0), (0, 58000, 0, 0), (0, 77000, 0, 1)], [("new-errors", "s/p1")]),
+        ([(0, 40000, 0, 0), (0, 40000, 0, 0)], []),
+        ([(0, 40000, 0, 0), (0, 40012, 0, 0)], []),
+        ([(0, 40000, 0, 0), (900, 58000, 800, 0)], []),
+        ([(0, 40000 + 1000 * n, 0, 0) for n in range(40)], []),
+    ],
+)
+def test_a_counter_that_grows_at_one_of_several_links_is_told_of_few_readings(values, named):
+    ports = tuple(Port("s", f"p{n}", "east-west", 1e9) for n in range(4))
+    world = SymptomWorld(fleet=Topology((Node("s", ports=ports),)))
+    for reading in values:
+        world.tick({("port.rx_symbol_err", "port", f"s/p{n}"): value for n, value in enumerate(reading)}, pause=60.0)
+    assert [(one.condition, one.name) for one in conclude(world)] == named
+
+
 @pytest.mark.parametrize(("value", "named"), [(1.0, ["new-errors"]), (0.0, [])])
 def test_a_fault_that_is_there_at_the_first_reading_is_told(value, named):
     world = SymptomWorld()
