@@ -59,6 +59,19 @@ class EngineSpan(NamedTuple):
     last: float
 
 
+SERVER_POD = "model_server_pod"
+"""Label of what a picker of endpoints says of a pod that it routes to."""
+REPORTER_LABELS = frozenset(("instance", "pod", SERVER_POD))
+
+
+def subject_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns the labels of what a series is about: where a router reports a pod, that pod and not the router."""
+    pod = labels.get(SERVER_POD)
+    if not pod:
+        return labels
+    return {**{name: value for name, value in labels.items() if name not in REPORTER_LABELS}, "pod": pod, "instance": pod}
+
+
 def identity_labels(labels: Mapping[str, str]) -> frozenset[str]:
     """Returns the labels of a series that identify its engine: an instance with a port, else a pod, else others."""
     if PORT.search(labels.get("instance", "")):

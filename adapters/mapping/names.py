@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from skewscope.adapters.formats.openmetrics import SeriesTarget
 from skewscope.adapters.formats.openmetrics_grammar import Labels
-from skewscope.adapters.mapping.engines import identity_labels
+from skewscope.adapters.mapping.engines import identity_labels, subject_labels
 from skewscope.adapters.mapping.entities import (
     DEVICE_LABELS,
     GPU_LABELS,
@@ -190,7 +190,7 @@ class MetricResolver:
 
     def translate(self, metric: str, labels: Mapping[str, str]) -> TranslatedSeries:
         """Returns a series under the names that the mapping file gives it, unchanged where it gives none."""
-        return self._name_mapping.translate(metric, labels) or TranslatedSeries(metric, labels)
+        return self._name_mapping.translate(metric, labels) or TranslatedSeries(metric, subject_labels(labels))
 
     def find_node(self, host: str) -> str:
         """Returns the node of a host name or address; '' for none."""
@@ -212,7 +212,8 @@ class MetricResolver:
         origins = self._mappings.get(metric, ())
         if not origins:
             raise UnmappedError("no signal of the catalogue has this name")
-        every = {**labels, **static}
+        every = subject_labels({**labels, **static})
+        labels = subject_labels(labels)
         fitting = [o for o in origins if all(every.get(label) == value for label, value in o.matchers)]
         if not fitting:
             raise UnmappedError("no signal of the catalogue has these labels")

@@ -52,16 +52,25 @@ class Limits(SeriesDetector):
     def learn_cells(self) -> None:
         """Works out limits and loads."""
         cells, at = self.cells, self.at.tolist()
-        by_place = {(cells.signals[n].id, cells.places[n]): n for n in reversed(range(len(cells)))}
         judged = [cells.judgement(n) for n in at]
-        self._whole = np.array(
-            [by_place.get((one.share_of, cells.places[n]), -1) for n, one in zip(at, judged, strict=True)], np.intp
-        )
+        self._whole = self._find_wholes(at, [one.share_of for one in judged])
         self._given, self._load = cells.ties.given[self.at], cells.ties.load[self.at]
         self._is_share = np.array([bool(one.share_of) for one in judged], bool)
         self._limit = np.array([one.most_share or one.nominal or 0.0 for one in judged])
         self._sign = np.array([-1.0 if one.bad == "down" else 1.0 for one in judged])
         self._floor = np.array([one.floor if one.share_of else 0.0 for one in judged])
+
+    def _find_wholes(self, at: list[int], ids: list[str]) -> Index:
+        """Returns the cells that cells `at` are shares of: with the same labels, else the first of the same place."""
+        cells = self.cells
+        keys = [(cells.signals[n].id, cells.places[n]) for n in range(len(cells))]
+        by_labels = {(*key, cells.selectors[n]): n for n, key in enumerate(keys)}
+        by_place = {key: n for n, key in reversed(list(enumerate(keys)))}
+        wanted = [(id_, cells.places[n]) for n, id_ in zip(at, ids, strict=True)]
+        found = [
+            by_labels.get((*key, cells.selectors[n]), by_place.get(key, -1)) for n, key in zip(at, wanted, strict=True)
+        ]
+        return np.array(found, np.intp)
 
     def judge(self, tick: Tick) -> None:
         """Takes in new values, of counters their rates."""
