@@ -194,7 +194,7 @@ class LineReader:
                 one.pattern.restart()
 
     @property
-    def held(self) -> Mapping[str, str]:
+    def labels(self) -> Mapping[str, str]:
         """Labels that hold for the lines that follow."""
         return self._held
 

@@ -185,7 +185,7 @@ class TextReader:
                 self._steps.steps.stamp = time
             self._read_line(LogLine(number, text, time))
             if place in messages:
-                self._messages.read_line(number, text, self._lines.held if self._lines else NO_LABELS)
+                self._messages.read_line(number, text, self._lines.labels if self._lines else NO_LABELS)
             last = place
         self._find_earlier(texts, last + 1, len(texts))
         self._last_line = numbers[-1] if numbers else self._last_line
