@@ -83,7 +83,9 @@ class MessageReader:
         key = found.event.id, tuple(sorted(place.items()))
         message = self._messages.get(key)
         if message is None and len(self._messages) < MAX_PLACES:
-            message = self._messages[key] = _Message(found.event, place_name + " ".join(text.split())[:MAX_TEXT], number)
+            message = self._messages[key] = _Message(
+                found.event, place_name + " ".join(text.split())[:MAX_TEXT], number
+            )
         if message is not None:
             message.times.append(self.times.now)
 

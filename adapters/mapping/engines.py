@@ -69,7 +69,8 @@ def subject_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
     pod = labels.get(SERVER_POD)
     if not pod:
         return labels
-    return {**{name: value for name, value in labels.items() if name not in REPORTER_LABELS}, "pod": pod, "instance": pod}
+    others = {name: value for name, value in labels.items() if name not in REPORTER_LABELS}
+    return {**others, "pod": pod, "instance": pod}
 
 
 def identity_labels(labels: Mapping[str, str]) -> frozenset[str]:

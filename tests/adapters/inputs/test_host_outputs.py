@@ -2,6 +2,8 @@
 
 import pytest
 
+from skewscope.adapters.inputs.draft_recording import draft_recording
+from skewscope.adapters.runtime.replay import replay
 from tests.adapters.inputs.test_outputs import TOO_LITTLE, answer
 
 VMSTAT = (
@@ -37,8 +39,8 @@ def bond(state):
 
 
 def fabric(lanes, comment=" "):
-    own = f'  0x1     22    1[  ] ==( {lanes}X    106.25 Gbps Active/  LinkUp)==>  5   13[  ] "sw" ({comment})\n'
-    return f'CA: n7 mlx5_0:\n  0x1     20    1[  ] ==( 4X    106.25 Gbps Active/  LinkUp)==>  3   11[  ] "sw" ( )\nCA: n7 mlx5_1:\n{own}'
+    link = 'CA: n7 mlx5_{}:\n  0x1     20    1[  ] ==( {}X    106.25 Gbps Active/  LinkUp)==>  3   11[  ] "sw" ({})\n'
+    return link.format(0, 4, " ") + link.format(1, lanes, comment)
 
 
 def pods(*queues):
@@ -48,11 +50,15 @@ def pods(*queues):
 
 SENSORS = "FAN1             | 9000 RPM          | ok\nFAN2             | {}             | {}\n"
 EVENTS = "   2 | 11/20/2026 | 10:02:44 UTC | Power Supply PSU3 | {} | {}\n"
-MEMORY = "    total    used    free  shared  buff/cache   available\nMem:  100Gi  {}Gi  2Gi   1Gi   1Gi  1Gi\nSwap:    0B   0B   0B\n"
+MEMORY = (
+    "    total    used    free  shared  buff/cache   available\nMem:  100Gi  {}Gi  2Gi   1Gi   1Gi  1Gi\n"
+    "Swap:    0B   0B   0B\n"
+)
 NFS = "Client rpc stats:\ncalls      retrans    authrefrsh\n81220031   {}   81220102\n"
 SAR = (
     "Linux 6.8.0 (n1)  2026-11-22  _x86_64_  (8 CPU)\n\n10:00:0{0}     active/s passive/s    iseg/s    oseg/s\n"
-    "10:00:1{0}         1.00      2.00  90000.00  80000.00\n\n10:00:0{0}     atmptf/s  estres/s retrans/s isegerr/s   orsts/s\n"
+    "10:00:1{0}         1.00      2.00  90000.00  80000.00\n\n"
+    "10:00:0{0}     atmptf/s  estres/s retrans/s isegerr/s   orsts/s\n"
     "10:00:1{0}         0.00      0.00   {1}      0.00      3.00\n"
 )
 
@@ -96,9 +102,6 @@ def test_tools_of_a_host(tmp_path, text, wanted):
 
 
 def test_readings_without_times_are_apart_as_the_command_says(tmp_path):
-    from skewscope.adapters.inputs.draft_recording import draft_recording
-    from skewscope.adapters.runtime.replay import replay
-
     file = tmp_path / "a.txt"
     file.write_text(vmstat(5000))
     outcome = replay(draft_recording([file]).recording)
