@@ -34,6 +34,7 @@ from skewscope.kb.model import (
     TargetChange,
 )
 from skewscope.kb.same_as import resolve_same_as
+from skewscope.kb.site_files import SiteFiles
 
 EVENT_SYMPTOM = "reported-event"
 """The symptom that an event shows."""
@@ -201,15 +202,17 @@ BUILDERS: Mapping[str, Callable[[RawEntry, str], EntryValue]] = {
 }
 
 
-def build_catalogue(values: Iterable[tuple[str, EntryValue]], version: str = "") -> Catalogue:
-    """Builds the linked catalogue from pairs of kind and entry."""
+def build_catalogue(
+    values: Iterable[tuple[str, EntryValue]], version: str = "", site: SiteFiles | None = None
+) -> Catalogue:
+    """Builds the linked catalogue from pairs of kind and entry; a later entry stands in place of one with its id."""
     found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for kind, value in values:
         found[kind][value.id] = value
     events = [variant for event in found["events"].values() for variant in event.variants]
     found["signals"] |= {event.signal: _count_of(event) for event in events}
     found["conditions"] = link_conditions(_add_signs(found["conditions"], events))
-    return Catalogue(**{kind: MappingProxyType(found[kind]) for kind in KINDS}, version=version)
+    return Catalogue(**{kind: MappingProxyType(found[kind]) for kind in KINDS}, version=version, site=site)
 
 
 def _count_of(event: Event) -> Signal:

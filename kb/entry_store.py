@@ -106,7 +106,7 @@ def read_entry(path: Path, kind: str, shown: str, problems: list[Problem]) -> Ca
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise InputError([Problem(shown, 0, "", f"{size} bytes", f"at most {MAX_BYTES} for one entry")])
-        entry, wrong = _parse_entry(kind, path.stem, shown, read_text(path, shown))
+        entry, wrong = parse_entry(kind, path.stem, shown, read_text(path, shown))
     except InputError as error:
         problems += error.problems
         return None
@@ -118,8 +118,12 @@ def read_entry(path: Path, kind: str, shown: str, problems: list[Problem]) -> Ca
 
 
 @lru_cache(maxsize=2048)
-def _parse_entry(kind: str, name: str, shown: str, text: str) -> tuple[CatalogueEntry | None, tuple[Problem, ...]]:
-    """Returns an entry and the problems of its shape; cached, so that an unchanged text is parsed once."""
+def parse_entry(kind: str, name: str, shown: str, text: str) -> tuple[CatalogueEntry | None, tuple[Problem, ...]]:
+    """Returns an entry and the problems of its shape; cached, so that an unchanged text is parsed once.
+
+    Raises:
+        InputError: the text is no YAML.
+    """
     document = parse(text, shown)
     wrong = validate_entry(kind.removesuffix("s"), document)
     return (None if wrong else CatalogueEntry(kind, name, document, BUILDERS[kind](document.data, shown))), wrong

@@ -1,12 +1,10 @@
 """The events of the installed catalogue, ready to be looked for in lines."""
 
-from functools import cache
-
 from skewscope.kb.event_reading import KnownEvents
-from skewscope.kb.loader import catalogue
+from skewscope.kb.loader import cache_by_catalogue, catalogue
 
 
-@cache
+@cache_by_catalogue
 def known_events() -> KnownEvents:
     """Returns the events of the catalogue."""
     return KnownEvents.of(catalogue().events.values())

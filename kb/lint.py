@@ -103,13 +103,22 @@ def lint_folder(folder: Path | None = None) -> tuple[Problem, ...]:
     return tuple(sorted({*store.problems, *unread, *run_lints(store, exceptions=place / EXCEPTIONS_FILE)}))
 
 
-def run_lints(store: EntryStore, *, integrity_only: bool = False, exceptions: Path | None = None) -> Iterator[Problem]:
-    """Yields the problems that the lints find, except those exempted, and unneeded exceptions."""
+def run_lints(
+    store: EntryStore,
+    *,
+    integrity_only: bool = False,
+    exceptions: Path | None = None,
+    single: EntryStore | None = None,
+) -> Iterator[Problem]:
+    """Yields the problems that the lints find, except those exempted, and unneeded exceptions.
+
+    `single` has the entries that are checked one by one, if these are not all.
+    """
     found = [
         (one.name, entry, _with_hint(problem, one.fix))
         for one in all_lints()
         if one.integrity or not integrity_only
-        for entry, problem in one.check(store)
+        for entry, problem in one.check(single if single and one.scope == "entry" else store)
     ]
     excepted, faults = _read_exceptions(exceptions, store) if exceptions else ({}, ())
     yield from faults

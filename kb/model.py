@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from skewscope.kb.site_files import SiteFiles
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -550,6 +552,9 @@ class Catalogue:
     formats: Mapping[str, Format] = field(default_factory=dict)
     events: Mapping[str, Event] = field(default_factory=dict)
     version: str = ""
+    """Three numbers; with the knowledge of a site, also its fingerprint, as in `1.2.3+site.0f1e2d3c`."""
+    site: SiteFiles | None = None
+    """The files of a site whose entries are among these; its rules, policies and mapping count with them."""
 
     @cached_property
     def by_metric(self) -> dict[str, Signal]:

@@ -10,9 +10,10 @@ from typing import Any
 
 from skewscope.kb.garbage import pause_collection
 from skewscope.kb.latest_cache import cache_latest
-from skewscope.kb.loader import catalogue as installed_catalogue
+from skewscope.kb.loader import installed_catalogue
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem, suggest_name
+from skewscope.kb.site_files import RULES
 from skewscope.kb.yamlfile import Document, FieldPath, read
 from skewscope.rules import rule_cache
 from skewscope.rules.entity_kinds import PEER_CHOICES, PEER_DEFAULTS
@@ -30,17 +31,49 @@ GROUPABLE = ("rank", "node", "gpu")
 
 
 def load(catalogue: Catalogue, folder: Path = RULES_FOLDER) -> tuple[Mapping[str, Rule], list[Problem]]:
-    """Load every rule of a folder by id; return the problems of the others too."""
+    """Load every rule of a folder by id; return the problems of the others too.
+
+    Those of the site, if the catalogue has any, are among the installed ones.
+    """
     if folder != RULES_FOLDER:
         return _load_folder(catalogue, folder)
-    found, problems = _parse_builtin(catalogue)
+    found, problems = _add_rules_of_site(catalogue, *_parse_builtin(catalogue))
     return found, list(problems)
 
 
 @cache_latest
 def load_builtin(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
-    """Load the installed rules to evaluate them, without their documents: they are parsed only after a change."""
-    if catalogue is not installed_catalogue():
+    """Load the rules to evaluate them, those of the site among them.
+
+    Installed ones have no documents: they are parsed only after a change.
+    """
+    return _add_rules_of_site(catalogue, *_load_installed(catalogue))
+
+
+def _add_rules_of_site(
+    catalogue: Catalogue, installed: Mapping[str, Rule], problems: list[Problem]
+) -> tuple[Mapping[str, Rule], list[Problem]]:
+    """Returns the rules with those of the site, which stand in place of installed ones, and all problems."""
+    if catalogue.site is None:
+        return installed, problems
+    own, wrong = load_rules_of_site(catalogue)
+    return dict(sorted({**installed, **own}.items())), [*problems, *wrong]
+
+
+def load_rules_of_site(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
+    """Returns the rules of the catalogue's site by id, and the problems of the others."""
+    rules: dict[str, Rule] = {}
+    problems: list[Problem] = []
+    for id_, document in catalogue.site.documents(RULES, problems) if catalogue.site else ():
+        rule, wrong = parse(document, catalogue, id_)
+        problems += wrong
+        if rule:
+            rules[id_] = rule
+    return rules, problems
+
+
+def _load_installed(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem]]:
+    if not _has_installed_entries(catalogue):
         return _parse_builtin(catalogue)
     with pause_collection():
         known = rule_cache.read(RULES_FOLDER)
@@ -51,6 +84,15 @@ def load_builtin(catalogue: Catalogue) -> tuple[Mapping[str, Rule], list[Problem
     if state and not problems and state == _digest_or_empty():
         rule_cache.write(RULES_FOLDER, state, rules)
     return rules, problems
+
+
+def _has_installed_entries(catalogue: Catalogue) -> bool:
+    """Returns whether all that an installed rule names is as it was installed."""
+    base, site = installed_catalogue(), catalogue.site
+    if site is None:
+        return catalogue is base
+    named = (("conditions", base.conditions), ("signals", base.signals), ("sources", base.sources))
+    return not any(id_ in known for kind, known in named for id_ in site.ids.get(kind, ()))
 
 
 def _digest_or_empty() -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem, suggest_name
+from skewscope.kb.site_files import POLICIES
 from skewscope.kb.yamlfile import Document, read, type_label
 from skewscope.rules.schema_validation import fast_check, validator
 
@@ -129,6 +130,24 @@ def load(folder: Path = POLICIES_FOLDER) -> tuple[tuple[Policy, ...], list[Probl
         return _load_folder(folder)
     found, problems = _load_builtin()
     return found, list(problems)
+
+
+def load_in_use(catalogue: Catalogue) -> tuple[tuple[Policy, ...], list[Problem]]:
+    """Load the installed policies and those of the catalogue's site, which stand in place of those with their ids."""
+    installed, problems = load()
+    own = list(_parse_each(catalogue.site.documents(POLICIES, problems), problems)) if catalogue.site else []
+    problems += check_references(own, catalogue)
+    merged = {policy.id: policy for policy in (*installed, *own)}
+    return tuple(merged[id_] for id_ in sorted(merged)), problems
+
+
+def _parse_each(documents: Iterable[tuple[str, Document]], problems: list[Problem]) -> Iterator[Policy]:
+    """Yields the policies in documents by the ids that they must have; adds the problems of the others."""
+    for id_, document in documents:
+        try:
+            yield parse(document, id_)
+        except InputError as error:
+            problems += error.problems
 
 
 @cache

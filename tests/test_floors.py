@@ -138,6 +138,7 @@ ENGINE_TOOLS = {
         "engine.model.finding",
     },
     # Commands for authors of rules and policies.
+    "adapters/config": {"engine.casetest", "engine.advice.policy_lint"},
     "tui/cli": {"engine.casetest", "engine.advice.policy_lint"},
     "tui/render": {"engine.casetest"},
 }

@@ -10,7 +10,7 @@ from skewscope.kb.problems import InputError, Problem, suggest_name
 from skewscope.kb.yamlfile import Document
 from skewscope.rules.loader import load_builtin, load_strict, parse
 from skewscope.rules.model import Rule
-from skewscope.rules.policy import Policy
+from skewscope.rules.policy import Policy, load_in_use
 from skewscope.rules.policy import load as load_policies
 
 POLICIES = "policies"
@@ -52,7 +52,7 @@ def load_rule_set(where: str, known: Catalogue, *, with_others: bool = False, sy
     installed, problems = load_builtin(known)
     if problems:
         raise InputError(problems)
-    policies = _load_policies(path / POLICIES if (path / POLICIES).is_dir() else None)
+    policies = _load_policies(path / POLICIES if (path / POLICIES).is_dir() else None, known)
     if path.is_dir():
         rules = load_strict(known, path)
         if not rules:
@@ -77,8 +77,8 @@ def _load_rule(where: str, path: Path, known: Catalogue, installed: Mapping[str,
     return installed[where]
 
 
-def _load_policies(folder: Path | None) -> tuple[Policy, ...]:
-    policies, problems = load_policies(folder) if folder else load_policies()
+def _load_policies(folder: Path | None, known: Catalogue) -> tuple[Policy, ...]:
+    policies, problems = load_policies(folder) if folder else load_in_use(known)
     if problems:
         raise InputError(problems)
     return tuple(policies)

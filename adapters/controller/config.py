@@ -15,6 +15,7 @@ from skewscope.adapters import notify
 from skewscope.adapters.actions.settings import ActionSettings, check_members, read_actions
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import SECRET_HINT, Secret, read_secret
+from skewscope.adapters.config.site_knowledge import SiteKnowledge, load_knowledge
 from skewscope.adapters.controller.fleet_config import read_fleet
 from skewscope.adapters.controller.leader_election import DEFAULT_LEASE, LeaseConfig
 from skewscope.adapters.controller.recorder import RecordingRetention
@@ -141,6 +142,8 @@ class ControllerConfig:
     """By group: nodes whose agents may say something of the group and its members."""
     certificate_roles: Mapping[str, str] = field(default_factory=dict)
     """Roles of persons and programs by the name in their client certificate; every other name is that of a node."""
+    knowledge: SiteKnowledge | None = None
+    """What the site knows beside what is installed."""
 
 
 OPTIONAL_FIELDS = (
@@ -158,6 +161,7 @@ OPTIONAL_FIELDS = (
     "targets",
     "actions",
     "fleet",
+    "knowledge",
     "note",
 )
 """Optional fields of the file; version and topology are required."""
@@ -207,6 +211,7 @@ def read(path: Path) -> ControllerConfig:
         _parse_agent_secret(fields, folder),
         _parse_speakers(fields, cluster),
         _parse_certificate_roles(fields, cluster),
+        _parse_knowledge(fields, folder),
     )
     if not (listen.is_loopback or listen.unprotected):
         _check_exposure(fields, config)
@@ -301,6 +306,17 @@ def _parse_topology(fields: FieldReader, folder: Path) -> tuple[Path, Topology]:
         found, problems = Topology(), error.problems
     fields.problems += problems
     return path, Topology() if problems else found
+
+
+def _parse_knowledge(fields: FieldReader, folder: Path) -> SiteKnowledge | None:
+    name = fields.text(("knowledge",))
+    if not name:
+        return None
+    try:
+        return load_knowledge(folder / name)
+    except InputError as error:
+        fields.problems += error.problems
+        return None
 
 
 def _parse_mapping(fields: FieldReader, at: FieldPath, required: tuple[str, ...], optional: tuple[str, ...]) -> str:

@@ -46,7 +46,7 @@ from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.adapters.sources.common.supervisor import SourceStatus, SourceSupervisor
 from skewscope.engine.actions.action import Action
 from skewscope.engine.engine import TICK_S
-from skewscope.kb.loader import catalogue
+from skewscope.kb.loader import catalogue, installed_catalogue, use_catalogue
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import SkewscopeError
 
@@ -104,6 +104,8 @@ class Controller:
     """Number of agents at the last write of the registry."""
 
     def __post_init__(self) -> None:
+        if self.config.knowledge is not None:
+            self._use_knowledge()
         self.supervisor = SourceSupervisor(self.clock)
         self.receiver = AgentReceiver(self.config.topology, self.clock, speakers=self.config.speakers)
         self.reader = StoreReader(self.config.store, lambda: self.is_store_pending, self._make_link)
@@ -319,7 +321,9 @@ class Controller:
         def differs(*names: str) -> bool:
             return is_whole or any(getattr(before, name) != getattr(config, name) for name in names)
 
-        if differs("targets", "actions", "topology"):
+        if differs("knowledge"):
+            self._use_knowledge()
+        if differs("targets", "actions", "topology", "knowledge"):
             await self._restart_actions()
         if differs("speakers"):
             self.receiver.speakers = config.speakers
@@ -327,11 +331,15 @@ class Controller:
         if differs("topology"):
             self.receiver.topology = config.topology
             self.receiver.request_announcements()
+        if differs("knowledge"):
+            # With other rules nothing can be taken over but incidents: windows fill again, as after a restart.
+            await self._run_in_thread(self._rebuild_pipeline)
+        elif differs("topology"):
             await self._change_engine()
         elif differs("recording_path", "retention"):
             await self._run_in_thread(self._restart_recorder)
         # The sources go on while the new engine is built.
-        same = () if differs("topology") else before.sources
+        same = () if differs("topology", "knowledge") else before.sources
         await self._restart_sources({w.name for w in same if w in config.sources})
         if differs("notifiers", "topology"):
             same = () if differs("topology") else before.notifiers
@@ -351,6 +359,13 @@ class Controller:
         async with self._reloading:
             if self._active_pipeline.needs_room and not self._is_closing:
                 await self._change_engine()
+
+    def _use_knowledge(self) -> None:
+        """Takes the catalogue of the config, with the knowledge of the site where there is one."""
+        known = self.config.knowledge
+        self.catalogue = known.catalogue if known else installed_catalogue()
+        use_catalogue(self.catalogue)
+        log.info("knowledge: %s", known or "that of the installed catalogue")
 
     async def _change_engine(self) -> None:
         """Puts a new engine in place that knows what the present one does; that judges on until then."""
@@ -449,7 +464,7 @@ class Controller:
     def _add_audit_entry(self, what: str) -> None:
         assert self._pipeline is not None
         self._pipeline.store_writer.add_audit_entry(
-            self.clock.now(), "controller", what, {"config": str(self.config.path)}
+            self.clock.now(), "controller", what, {"config": str(self.config.path), "catalogue": self.catalogue.version}
         )
 
     # --- notifiers
@@ -556,7 +571,8 @@ class Controller:
         self.actions.take_over(before)
         pipeline = self._active_pipeline
         pipeline.effects, pipeline.judgements.places = self.actions.effects, self.actions.places
-        if before.measured_signals != self.actions.measured_signals and self.config.topology == before.config.topology:
+        same = (before.config.topology, before.config.knowledge) == (self.config.topology, self.config.knowledge)
+        if before.measured_signals != self.actions.measured_signals and same:
             await self._change_engine()
 
     # --- sources

@@ -34,6 +34,7 @@ from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.shards import cut_topology, shard_topologies
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import InputError
+from skewscope.kb.site_files import SiteFiles
 from skewscope.rules.loader import load_builtin as load_rules
 
 CUT_FILE = "cut.json"
@@ -47,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 def plan_shards(
-    topology: Topology, settings: FleetSettings, grace: float
+    topology: Topology, settings: FleetSettings, grace: float, site: SiteFiles | None = None
 ) -> tuple[dict[str, str], dict[str, ShardPlan]]:
     """Returns the shard of each node, and the plans of the shards; the cut before is kept in the state's folder.
 
@@ -61,7 +62,9 @@ def plan_shards(
     draft.write_text(json.dumps(shard_of, indent=0))
     draft.replace(path)
     parts = shard_topologies(topology, shard_of)
-    return shard_of, {name: ShardPlan(name, part, settings.state / name, grace) for name, part in parts.items()}
+    return shard_of, {
+        name: ShardPlan(name, part, settings.state / name, grace, site=site) for name, part in parts.items()
+    }
 
 
 def _read_cut(path: Path) -> dict[str, str]:
@@ -191,7 +194,7 @@ class FleetController(Controller):
             raise InputError(rules[1])
         if self._pool_of_shards is None:
             self._pool_of_shards = RayShards(settings, self.config)
-        shard_of, plans = plan_shards(self.config.topology, settings, self.config.grace)
+        shard_of, plans = plan_shards(self.config.topology, settings, self.config.grace, self.catalogue.site)
         log.info("%d nodes in %d shards", len(shard_of), len(plans))
         self._pool_of_shards.start(plans)
         runtime = FleetRuntime(

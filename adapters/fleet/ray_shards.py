@@ -178,4 +178,5 @@ def _plan_hash(plan: ShardPlan, config: ControllerConfig | None) -> str:
     """Returns what tells an actor of this plan from one of another: also tokens, which it checks."""
     secrets = sorted(f"{token.name} {token.role} {token.secret.text}" for token in config.tokens) if config else []
     parts = [plan.name, describe_topology(plan.topology), str(plan.folder), f"{plan.grace} {plan.snapshot_s}", *secrets]
+    parts += [plan.site.fingerprint] if plan.site else []
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -33,7 +33,7 @@ from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError
 from skewscope.rules.loader import load_builtin as load_rules
-from skewscope.rules.policy import load as load_policies
+from skewscope.rules.policy import load_in_use as load_policies
 
 COVERAGE_TICKS = 10
 """Ticks between two computations of coverage."""
@@ -107,7 +107,7 @@ class ShardEngine:
         self._engine_coverage: Mapping[str, float] = {}
         self._also_read = tuple(sorted(also_read))
         self._rules, problems = load_rules(catalogue)
-        policies, more = load_policies()
+        policies, more = load_policies(catalogue)
         if problems or more:
             raise InputError([*problems, *more])
         self._program = compile_policies(policies)
@@ -123,7 +123,7 @@ class ShardEngine:
             cpu_time=_constant_time,
         )
         hashes = (self._rules[id_].hash for id_ in sorted(self._rules))
-        self._fingerprint = fingerprint(describe_topology(topology), *self._also_read, *hashes)
+        self._fingerprint = fingerprint(describe_topology(topology), catalogue.version, *self._also_read, *hashes)
         self._present: _ShardState | None = None
 
     @property

@@ -19,8 +19,9 @@ from skewscope.adapters.runtime.clock import Clock, SystemClock
 from skewscope.engine.engine import TICK_S
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.topology_file import parse_valid_topology
-from skewscope.kb.loader import catalogue
+from skewscope.kb.loader import catalogue, installed_catalogue, load_with_site, use_catalogue
 from skewscope.kb.problems import InputError
+from skewscope.kb.site_files import SiteFiles
 from skewscope.kb.yamlfile import parse
 
 SNAPSHOT_S = 10.0
@@ -53,6 +54,8 @@ class ShardPlan:
     """Seconds of data between two snapshots."""
     also_read: frozenset[str] = frozenset()
     """Signals that are kept though neither rules nor symptoms read them."""
+    site: SiteFiles | None = None
+    """The knowledge of the site, which the shard's machine need not have as files."""
 
 
 class ShardHost:
@@ -65,6 +68,7 @@ class ShardHost:
             SkewscopeError: the rules are invalid, or the journal cannot be used.
         """
         self.plan, self.clock, self.url = plan, clock or SystemClock(), ""
+        use_catalogue(load_with_site(plan.site) if plan.site else installed_catalogue())
         self.engine = ShardEngine(plan.topology, catalogue(), plan.also_read)
         self.journal = Journal(plan.folder, self.engine.fingerprint)
         self.journal.open()

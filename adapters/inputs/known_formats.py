@@ -72,11 +72,11 @@ def known_formats() -> KnownFormats:
     Raises:
         InputError: those of the user have problems.
     """
-    return _known_formats(os.environ.get(FORMATS_VARIABLE, ""))
+    return _known_formats(os.environ.get(FORMATS_VARIABLE, ""), catalogue().version)
 
 
 @lru_cache(4)
-def _known_formats(place: str) -> KnownFormats:
+def _known_formats(place: str, _version: str) -> KnownFormats:
     return KnownFormats(read_formats(Path(place), catalogue()) if place else ())
 
 

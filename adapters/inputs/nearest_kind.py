@@ -4,12 +4,12 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.log_lines import decode_head, is_binary
 from skewscope.adapters.inputs.in_hand import InHand, list_in_hand
+from skewscope.kb.loader import cache_by_catalogue
 from skewscope.kb.problems import InputError, Problem
 
 HEAD_BYTES = 1 << 16
@@ -88,7 +88,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word.lower() for word in WORD.findall(text))
 
 
-@cache
+@cache_by_catalogue
 def _samples() -> tuple[list[tuple[InHand, str, frozenset[str]]], dict[str, float]]:
     """Returns the lines of all samples with their words, and the weight of each word: rare ones say more."""
     rows = [

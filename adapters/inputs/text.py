@@ -31,7 +31,7 @@ from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_j
 from skewscope.adapters.mapping.entities import DEVICE_LABELS, ENTITY_KINDS
 from skewscope.kb.known_events import known_events
 from skewscope.kb.line_reading import NO_LABELS, LineReader, LineReadings, Reading, list_lines
-from skewscope.kb.loader import catalogue
+from skewscope.kb.loader import cache_by_catalogue, catalogue
 from skewscope.kb.model import EVENT_PREFIX, Format
 from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
 
@@ -411,7 +411,7 @@ def _reader(kind: str) -> InputReader:
     )
 
 
-@cache
+@cache_by_catalogue
 def format_readers() -> Mapping[str, InputReader]:
     """Returns the readers of the formats that have a kind of their own, by kind."""
     return {kind: _reader(kind) for kind in sorted({one.kind for one in catalogue().formats.values()} - {""})}

@@ -6,15 +6,17 @@ any text and becomes the label `node`.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from skewscope.adapters.mapping.scales import UNITS
 from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader, is_finite_number
+from skewscope.kb.latest_cache import cache_latest
 from skewscope.kb.model import Catalogue, Signal
 from skewscope.kb.problems import InputError, suggest_name
+from skewscope.kb.site_files import MAPPING_FILE
 from skewscope.kb.yamlfile import FieldPath
 
 MAX_RULES = 10_000
@@ -70,6 +72,10 @@ class NameMapping:
             for rule in self.rules
         ]
 
+    def extend(self, other: "NameMapping") -> "NameMapping":
+        """Returns these rules and then those of another mapping; the text stays the same."""
+        return replace(self, rules=(*self.rules, *other.rules)) if other.rules else self
+
     def may_map(self, metric: str) -> bool:
         """Returns whether a rule has this metric's name; its labels decide."""
         return any(
@@ -119,6 +125,19 @@ def read_mapping(path: Path, catalogue: Catalogue) -> NameMapping:
         InputError: all problems of the file, with their lines.
     """
     return parse_mapping(yamlfile.read_text(path, str(path)), str(path), catalogue)
+
+
+@cache_latest
+def mapping_of_site(catalogue: Catalogue) -> NameMapping:
+    """Returns the mapping file of the catalogue's site; no rules where there is none.
+
+    Raises:
+        InputError: all problems of the file, with their lines.
+    """
+    site = catalogue.site
+    if site is None or MAPPING_FILE not in site.texts:
+        return NameMapping()
+    return parse_mapping(site.texts[MAPPING_FILE], site.display_path(MAPPING_FILE), catalogue)
 
 
 def parse_mapping(text: str, file: str, catalogue: Catalogue) -> NameMapping:

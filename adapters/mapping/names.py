@@ -23,7 +23,7 @@ from skewscope.adapters.mapping.entities import (
     LabelReader,
     UnmappedError,
 )
-from skewscope.adapters.mapping.name_mapping import NameMapping, TranslatedSeries
+from skewscope.adapters.mapping.name_mapping import NameMapping, TranslatedSeries, mapping_of_site
 from skewscope.adapters.mapping.scales import implied_scale
 from skewscope.engine.ingest.feed import SeriesKey, SeriesTable
 from skewscope.engine.model.topology import Topology
@@ -156,11 +156,14 @@ AdmitSeries = Callable[[SeriesKey, Mapping[str, str]], bool]
 
 
 class MetricResolver:
-    """Resolves metric names of one catalogue for one topology; names of a mapping file come first."""
+    """Resolves metric names of one catalogue for one topology.
+
+    Names of a mapping file come first, then those of the mapping of a site.
+    """
 
     def __init__(self, catalogue: Catalogue, topology: Topology, mapping: NameMapping | None = None) -> None:
         self._mappings = build_index(catalogue)
-        self._name_mapping = mapping or NameMapping()
+        self._name_mapping = (mapping or NameMapping()).extend(mapping_of_site(catalogue))
         self._entity_resolver = EntityResolver(topology)
         self._signal_ids = tuple(catalogue.signals)
         self._histograms = frozenset(s.id for s in catalogue.signals.values() if s.type == "histogram")

@@ -22,7 +22,7 @@ from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, join_names
 from skewscope.rules.coverage import symptom_signals
 from skewscope.rules.loader import load_builtin as load_rules
-from skewscope.rules.policy import load as load_policies
+from skewscope.rules.policy import load_in_use as load_policies
 
 SILENT_AFTER = 10.0
 """Seconds without a sample after which a reporter is silent, or three sampling periods if these are longer."""
@@ -407,7 +407,7 @@ def build_runtime(
         InputError: all problems of the rules and policies.
     """
     rules, problems = load_rules(known)
-    policies, more = load_policies()
+    policies, more = load_policies(known)
     if problems or more:
         raise InputError([*problems, *more])
     program = compile_policies(policies)

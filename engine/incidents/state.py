@@ -182,6 +182,7 @@ def to_incident(
         history=state.history,
         category=state.category,
         witnesses=state.witnesses,
+        catalogue=catalogue.version,
         **state.describe(locality, catalogue, explained),
     )
 

@@ -166,6 +166,8 @@ class Incident:
     """Of a symptom: what is abnormal, where, since when and by how much, in one sentence."""
     witnesses: tuple[str, ...] = ()
     """Senders of the telemetry on which the evidence for it rests, at most MAX_WITNESSES; empty if unknown."""
+    catalogue: str = ""
+    """Version of the catalogue by which it was found, with the fingerprint of a site's knowledge; '' if unknown."""
 
     @property
     def is_symptom(self) -> bool:
@@ -253,6 +255,7 @@ class Incident:
             "rule": self.rule,
             "rule_hash": self.rule_hash,
             "input_hash": self.input_hash,
+            "catalogue": self.catalogue,
         }
 
     def as_line(self) -> str:
@@ -308,6 +311,7 @@ def parse_incident(fields: Mapping[str, Any]) -> Incident:
         decides=fields.get("decides", ""),
         summary=fields.get("summary", ""),
         witnesses=tuple(fields.get("witnesses", ())),
+        catalogue=fields.get("catalogue", ""),
     )
 
 
@@ -320,6 +324,7 @@ def upgrade_incident(fields: Mapping[str, Any]) -> dict[str, Any]:
         "decides": "",
         "summary": "",
         "witnesses": [],
+        "catalogue": "",
         **fields,
         "version": INCIDENT_VERSION,
         "explained_by": None if explanation is None else _plain(explanation),

@@ -68,6 +68,8 @@ class SeriesDetectors:
             RepeatedStalls(cells, past.shifts),
         )
         """In the order in which they are given a tick: some read what others before them learned."""
+        # Data may end before any series is judged.
+        self.grow()
 
     def read(self, t: float, *, sampled: bool = True) -> Tick:
         """Returns what the tick that ends at `t` seconds brings, if it has samples."""

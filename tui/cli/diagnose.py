@@ -17,6 +17,7 @@ import click
 from skewscope.adapters.runtime.watchdog import bound_memory, bound_work
 from skewscope.kb.entry_kinds import FORMATS_VARIABLE
 from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
+from skewscope.kb.site_files import KNOWLEDGE_VARIABLE
 from skewscope.tui.cli.options import formats_option, json_option, load_catalogue, parse_time, why_option
 from skewscope.tui.cli.reports import ReportCommand, html_report
 from skewscope.tui.cli.terminal import (
@@ -300,6 +301,12 @@ def _duration(text: str) -> float:
     return float(text[:-1]) * units[text[-1]] if text[-1:] in units and text[:-1].isdecimal() else 0.0
 
 
+def _own_options() -> str:
+    """Returns the options of a command that uses the formats and the knowledge that this one uses."""
+    own = {"--formats": FORMATS_VARIABLE, "--knowledge": KNOWLEDGE_VARIABLE}
+    return "".join(f" {option} {place}" for option, name in own.items() if (place := os.environ.get(name)))
+
+
 def _absolute_time(text: str | None) -> float | None:
     if text and _duration(text):
         raise click.BadParameter(f"{text!r}: files need a time such as 2026-11-21T17:30:00Z; a server takes {text}.")
@@ -345,8 +352,7 @@ def _answer(
     if given.html and history is not None:
         write_output(_page(title, history, outcome), given.html)
     if given.save:
-        own = os.environ.get(FORMATS_VARIABLE)
-        click.echo(text.sanitise(f"Saved: skewscope replay {given.save}{f' --formats {own}' if own else ''}"), err=True)
+        click.echo(text.sanitise(f"Saved: skewscope replay {given.save}{_own_options()}"), err=True)
     return outcome
 
 

@@ -24,6 +24,7 @@ from skewscope.tui.cli import (
     doctor,
     formats,
     history,
+    knowledge,
     reports,
     rules,
     silences,
@@ -424,6 +425,7 @@ cli.add_command(actions.act)
 cli.add_command(topology.topology)
 cli.add_command(formats.formats)
 cli.add_command(kb)
+cli.add_command(knowledge.knowledge)
 cli.add_command(rules.rules)
 cli.add_command(agent.agent)
 cli.add_command(simulate.simulate)

@@ -13,6 +13,7 @@ import click
 
 from skewscope.kb.entry_kinds import FORMATS_VARIABLE
 from skewscope.kb.problems import InputError, Problem, join_names, suggest_name
+from skewscope.kb.site_files import KNOWLEDGE_VARIABLE
 from skewscope.tui.cli.completion import complete_recordings
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def output_option(command: CommandT) -> CommandT:
 
 
 def recording_option(command: CommandT) -> CommandT:
-    """Add `--replay PATH` and `--formats DIR`."""
+    """Add `--replay PATH`, `--formats DIR` and `--knowledge DIR`."""
     what = "Folder of a recording (default: the built-in demo)."
     path = click.Path(path_type=Path)
     complete = complete_recordings
@@ -51,7 +52,7 @@ def recording_option(command: CommandT) -> CommandT:
 
 
 def recording_argument(command: CommandT) -> CommandT:
-    """Add the argument `[RECORDING]` and `--formats DIR`."""
+    """Add the argument `[RECORDING]`, `--formats DIR` and `--knowledge DIR`."""
     path = click.Path(path_type=Path)
     argument = click.argument(
         "recording", required=False, type=path, metavar="[RECORDING]", shell_complete=complete_recordings
@@ -60,7 +61,7 @@ def recording_argument(command: CommandT) -> CommandT:
 
 
 def formats_option(command: CommandT) -> CommandT:
-    """Add `--formats DIR`: for as long as the command runs, its processes read texts by these formats as well."""
+    """Add `--formats DIR` and `--knowledge DIR`: both count for as long as the command runs, and in its processes."""
     what = f"Read texts by your own formats too: a folder of files, or one (or the variable {FORMATS_VARIABLE})."
     option = click.option(
         "--formats",
@@ -72,7 +73,33 @@ def formats_option(command: CommandT) -> CommandT:
         callback=_use_formats,
         help=what,
     )
+    return _knowledge_option(option(command))
+
+
+def _knowledge_option(command: CommandT) -> CommandT:
+    what = f"Use a site's own rules, policies, entries and names too (or the variable {KNOWLEDGE_VARIABLE})."
+    option = click.option(
+        "--knowledge",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        envvar=KNOWLEDGE_VARIABLE,
+        is_eager=True,
+        expose_value=False,
+        callback=_use_knowledge,
+        help=what,
+    )
     return option(command)
+
+
+def _use_knowledge(ctx: click.Context, _option: click.Parameter, place: Path | None) -> None:
+    if place is None:
+        return
+    from skewscope.adapters.config.site_knowledge import load_knowledge  # noqa: PLC0415
+
+    known = load_knowledge(place)
+    before = os.environ.get(KNOWLEDGE_VARIABLE)
+    known.use()
+    ctx.call_on_close(lambda: _restore_variable(KNOWLEDGE_VARIABLE, before))
 
 
 def _use_formats(ctx: click.Context, _option: click.Parameter, place: Path | None) -> None:
@@ -83,13 +110,13 @@ def _use_formats(ctx: click.Context, _option: click.Parameter, place: Path | Non
     read_formats(place, load_catalogue())
     before = os.environ.get(FORMATS_VARIABLE)
     os.environ[FORMATS_VARIABLE] = str(place.resolve())
-    ctx.call_on_close(lambda: _restore_variable(before))
+    ctx.call_on_close(lambda: _restore_variable(FORMATS_VARIABLE, before))
 
 
-def _restore_variable(before: str | None) -> None:
-    os.environ.pop(FORMATS_VARIABLE, None)
+def _restore_variable(name: str, before: str | None) -> None:
+    os.environ.pop(name, None)
     if before is not None:
-        os.environ[FORMATS_VARIABLE] = before
+        os.environ[name] = before
 
 
 def parse_time(text: str) -> float:

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skewscope.engine.engine import Engine
 from skewscope.engine.model.topology import Node, Port, Topology
 from skewscope.engine.symptoms import cells
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
+from skewscope.kb.loader import catalogue
 from tests.support.symptom_world import START, SymptomWorld, pool_of_replicas
 
 STEP = ("step.duration", "group", "A")
@@ -379,3 +381,7 @@ def test_a_link_that_goes_down_again_and_again_is_one_symptom():
         world.tick({("port.carrier", "port", "n0/p0"): float(n < 60 or (n - 60) % 20 >= 5)})
     (found,) = world.incidents()
     assert (found.condition, found.name) == ("flapping", "n0/p0")
+
+
+def test_data_that_end_before_any_series_is_judged_give_nothing():
+    assert Engine([], catalogue(), Topology(), symptoms=True).conclude(1.0) == ()

@@ -32,6 +32,7 @@ CONTRACT = (
         "rule",
         "rule_hash",
         "input_hash",
+        "catalogue",
     ),
 )
 
