@@ -38,7 +38,8 @@ def observe_series(
         translated = names.translate(metric, labels)
         known, own = translated.metric, translated.labels
         if known not in kinds_of:
-            words = (origin.entity_word for origin in names.origins(known))
+            # What another exporter says of engines does not show where one is.
+            words = (origin.entity_word for origin in names.origins(known) if not origin.is_from_outside)
             kinds_of[known] = frozenset(ENTITY_KINDS[word] for word in words if word in ENTITY_KINDS)
         if kinds_of[known] or known in HELPER_METRICS:
             # Other values cannot stand in a topology.

@@ -167,6 +167,18 @@ class EntityResolver:
             )
         return plain[0].name
 
+    def workload(self, labels: Mapping[str, str]) -> str:
+        """Returns the replica that a series from outside is about: that of the pod, or of the address, it names.
+
+        Raises:
+            UnmappedError: there is none, or there are several.
+        """
+        pod = labels.get("exported_pod") or labels.get("pod", "")
+        found = self._replica_by_engine(LabelReader({**labels, "pod": pod}))
+        if not found:
+            raise UnmappedError("its pod or address is of no engine of the topology")
+        return found
+
     def _replica_by_engine(self, place: LabelReader) -> str:
         """Returns the one group whose declared engine has the labels of a series; '' for none.
 

@@ -7,7 +7,7 @@ hides the differences.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,10 +48,13 @@ PAGE_EXPORTERS = frozenset(
             "llm_d",
             "lmdeploy",
         ),
+        *("kube_state_metrics", "prometheus"),
         *("nccl_inspector", "node_exporter", "node_exporter_ib", "nvidia_smi_exporter", "omnistat"),
         *("sglang", "skewscope_agent", "telegraf", "tgi", "triton", "trtllm_serve", "vllm"),
     )
 )
+BY_WORKLOAD = frozenset(("amd_dme", "dcgm", "kube_state_metrics", "prometheus"))
+"""Exporters that see an engine from outside: its pod or its address names it."""
 # A name that several signals claim serves them all; a signal that several names deliver is taken from the name of
 # the lowest rank. What was counted from packets ranks before any name.
 PACKET_RANK, CANONICAL_RANK = -1, 0
@@ -101,6 +104,11 @@ class MetricMapping(NamedTuple):
     """bucket, sum or count of a histogram."""
     matchers: tuple[tuple[str, str], ...] = ()
     """Labels that the series must have."""
+
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether it is about an engine and another exporter delivers it, which names its pod or address."""
+        return self.entity_word == "engine" and self.exporter in BY_WORKLOAD
 
 
 class MappedSeries(NamedTuple):
@@ -210,8 +218,8 @@ class MetricResolver:
         """
         if found := self._name_mapping.translate(metric, {**labels, **static}):
             own = {label: value for label, value in found.labels.items() if label not in static}
-            scaled = (origin._replace(scale=found.scale) for origin in self.origins(found.metric))
-            return [self._map_series(origin, own, found.labels) for origin in scaled]
+            scaled = [origin._replace(scale=found.scale) for origin in self.origins(found.metric)]
+            return self._map_all(scaled, own, found.labels)
         origins = self._mappings.get(metric, ())
         if not origins:
             raise UnmappedError("no signal of the catalogue has this name")
@@ -220,7 +228,30 @@ class MetricResolver:
         fitting = [o for o in origins if all(every.get(label) == value for label, value in o.matchers)]
         if not fitting:
             raise UnmappedError("no signal of the catalogue has these labels")
-        return [self._map_series(origin, labels, every) for origin in fitting]
+        return self._map_all(fitting, labels, every)
+
+    def _map_all(
+        self, origins: Sequence[MetricMapping], labels: Mapping[str, str], every: Mapping[str, str]
+    ) -> list[MappedSeries]:
+        found = [self._map_series(origin, labels, every) for origin in origins if not origin.is_from_outside]
+        outside = [origin for origin in origins if origin.is_from_outside]
+        try:
+            return found + [self._map_from_outside(origin, labels, every) for origin in outside]
+        except UnmappedError:
+            if found:
+                return found  # a GPU need not be used by an engine
+            raise
+
+    def _map_from_outside(
+        self, origin: MetricMapping, labels: Mapping[str, str], every: Mapping[str, str]
+    ) -> MappedSeries:
+        """Returns the series of an engine that another exporter names by its pod or address."""
+        name = self._entity_resolver.workload(every)
+        gpu = next((every[label] for label in (*GPU_LABELS, *UUID_LABELS) if every.get(label)), "")
+        used = {"exported_pod", "exported_container", "exported_namespace", *(label for label, _ in origin.matchers)}
+        own = {label: value for label, value in labels.items() if label not in used}
+        selector = f"gpu{gpu.removeprefix('gpu')}" if gpu else build_selector(origin, "replica", own, every)
+        return MappedSeries(SeriesKey(origin.signal, "replica", name, selector), origin.rank, origin.scale, False)
 
     def _map_series(self, origin: MetricMapping, labels: Mapping[str, str], every: Mapping[str, str]) -> MappedSeries:
         kind, name, used = self._entity_resolver.resolve(origin.entity_word, every)

@@ -12,9 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
+import numpy as np
+
 from skewscope.adapters.formats.openmetrics import ExpositionReader, TargetLookup
 from skewscope.adapters.formats.openmetrics import SeriesTarget as Wanted
 from skewscope.adapters.formats.openmetrics_grammar import Labels as Pairs
+from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.senders import FLEET
 from skewscope.adapters.runtime.tasks import start_service
 from skewscope.adapters.sources import SourceContext
@@ -29,6 +32,8 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError, join_names
 from skewscope.kb.yamlfile import FieldPath
 
+UP = "up"
+"""What Prometheus calls the series of a target that is 1 after a scrape and 0 where that failed."""
 MAX_CONCURRENT = 128
 """Maximum concurrent fetches."""
 MAX_REMEMBERED = 32 << 20
@@ -55,6 +60,8 @@ class ScrapeTargetState:
 
     target: ScrapeTarget
     reader: ExpositionReader
+    find_up: Callable[[], Sequence[Wanted]] = tuple
+    """Returns the series that say whether the page of an engine answers; none for other pages."""
     trouble: str = "not scraped yet"
     warning: str = ""
     """A warning about its page; '' for none."""
@@ -118,8 +125,9 @@ class ScrapeSource:
                 page.task.cancel()
         for target in targets:
             if target not in self.target_states:
+                lookup = self._label_resolver(target)
                 page = self.target_states[target] = ScrapeTargetState(
-                    target, ExpositionReader(self._label_resolver(target))
+                    target, ExpositionReader(lookup), partial(self._find_up, target, lookup)
                 )
                 scrape = partial(self._scrape_forever, page, sink, readers)
                 page.task = start_service(f"scrape {self.name}", scrape, self.context.clock.sleep)
@@ -151,8 +159,10 @@ class ScrapeSource:
                 async with self._semaphore:
                     await self._scrape_once(page, sink, readers)
                 page.trouble = ""
+                await self._report_up(page, sink, readers)
             except (FetchError, InputError) as error:
                 page.trouble = redact_message(error) or "it failed"
+                await self._report_up(page, sink, readers)
             except Exception as error:  # noqa: BLE001 - a target that nobody thought of must not end its own scraping
                 page.trouble = redact_message(f"{type(error).__name__}: {error}")
 
@@ -165,6 +175,21 @@ class ScrapeSource:
             page.reader = ExpositionReader(self._label_resolver(page.target))
         page.warning = _clock_warning(block.time, at)
         sink.put(SourceBatch(self.registry, block.series, block.time, block.value))
+
+    def _find_up(self, target: ScrapeTarget, lookup: TargetLookup) -> Sequence[Wanted]:
+        try:
+            self.context.names.resolve(UP, {}, scrape_labels(target))
+        except UnmappedError:
+            return ()  # not the page of an engine
+        return lookup(UP, ())
+
+    async def _report_up(self, page: ScrapeTargetState, sink: BatchSink, readers: ThreadPoolExecutor) -> None:
+        """Reports whether the page of an engine has answered, as Prometheus does for each target."""
+        at, loop = self.context.clock.now(), asyncio.get_running_loop()
+        numbers = [one.number for one in await loop.run_in_executor(readers, page.find_up)]
+        if numbers:
+            values = np.full(len(numbers), float(not page.trouble))
+            sink.put(SourceBatch(self.registry, np.array(numbers, np.int32), at, values))
 
     def _troubles(self) -> list[str]:
         down = [f"{page.target.url}: {page.trouble}" for page in self.target_states.values() if page.trouble]

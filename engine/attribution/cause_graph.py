@@ -40,6 +40,10 @@ class CauseGraph:
         """Whether a cause on one replica of a pool has this effect on the other replicas."""
         return (cause, effect) in self._sibling_links
 
+    def has_sibling_effects(self, condition: str) -> bool:
+        """Whether a condition on one replica of a pool shows on the others, which take its load."""
+        return any(cause == condition for cause, _ in self._sibling_links)
+
     def direct_causes(self, condition: str) -> frozenset[str]:
         """Returns the direct causes of a condition."""
         if condition not in self._direct_causes:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, final_explanation
 from skewscope.engine.incidents.symptom import SymptomState
@@ -14,6 +15,8 @@ from skewscope.engine.model.finding import EVENT
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.places import PlaceTokens
 
+SERVING_KINDS = frozenset({"replica", "pool"})
+"""Places where the load of other replicas shows."""
 WAITING_HOPS = 2
 """From a pipeline over its stages to the other pipelines of a job."""
 
@@ -23,9 +26,12 @@ class SymptomExplainer:
     """The diagnoses that may explain symptoms, by the tokens of what they may explain."""
 
     tokens: PlaceTokens
+    causes: CauseGraph
     _revision: int = -1
     _roots: Mapping[str, tuple[int, str, float]] = field(default_factory=dict)
     """By token: number, root and begin of the first diagnosis that may explain what has the token."""
+    _of_siblings: Mapping[str, tuple[int, str, float]] = field(default_factory=dict)
+    """The same of what shows at replicas of the same pool, and at the pool."""
     _explainable: dict[tuple[Entity, ...], frozenset[str]] = field(default_factory=dict)
     """What a diagnosis may explain, by its entities; of the present ones only."""
     _waiting: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
@@ -44,12 +50,16 @@ class SymptomExplainer:
         self._revision = revision
         before, self._explainable = self._explainable, {}
         found: dict[str, tuple[int, str, float]] = {}
+        of_siblings: dict[str, tuple[int, str, float]] = {}
         for n, one in enumerate(sorted(diagnoses, key=lambda each: each.sort_key)):
             root, entities = final_explanation(one, states), tuple(sorted({one.primary_entity, *one.members}))
             tokens = self._explainable[entities] = before.get(entities) or self._find_explainable(entities)
             for token in tokens:
                 found.setdefault(token, (n, root.id if root else one.id, one.since))
-        self._roots = found
+            if self.causes.has_sibling_effects(one.condition):
+                for token in self._find_siblings(entities):
+                    of_siblings.setdefault(token, (n, root.id if root else one.id, one.since))
+        self._roots, self._of_siblings = found, of_siblings
 
     def find(self, one: SymptomState) -> str:
         """Returns the root of the first diagnosis that may explain a symptom; '' if none may.
@@ -57,7 +67,9 @@ class SymptomExplainer:
         A message has its time: what began later than it does not explain it.
         """
         latest = one.since + CAUSE_BEFORE_S if one.primary.pattern == EVENT else math.inf
-        near = (self._roots[token] for token in one.tokens if token in self._roots)
+        near = [self._roots[token] for token in one.tokens if token in self._roots]
+        if one.primary.place.kind in SERVING_KINDS:
+            near += [self._of_siblings[token] for token in one.tokens if token in self._of_siblings]
         return min((each for each in near if each[2] <= latest and each[1] != one.id), default=(0, "", 0.0))[1]
 
     def _find_explainable(self, entities: Iterable[Entity]) -> frozenset[str]:
@@ -72,6 +84,12 @@ class SymptomExplainer:
             elif entity.kind == "fleet":
                 found |= locality.replicas_of(f"pool:{pool.name}" for pool in locality.topology.pools)
         return frozenset(found)
+
+    def _find_siblings(self, entities: Iterable[Entity]) -> frozenset[str]:
+        """Returns the tokens of the pools of some replicas, and of all replicas of these."""
+        locality = self.tokens.locality
+        pools = {pool for entity in entities for pool in locality.location_of(entity).pools}
+        return locality.replicas_of(pools) | pools
 
     def _waiting_groups(self, groups: frozenset[str]) -> frozenset[str]:
         """Returns tokens of the training groups that wait for some: a pipeline for its stages, these for the others."""

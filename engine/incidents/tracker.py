@@ -74,7 +74,7 @@ class IncidentTracker:
         self._by_findings = FindingIncidents(
             self._lifecycle, catalogue, self.senders, tokens, calibration or Calibration(), cells
         )
-        self._symptom_explainer = SymptomExplainer(tokens)
+        self._symptom_explainer = SymptomExplainer(tokens, causes)
         self._alternatives = AlternativeFinder(catalogue, causes, self._neighbours, self.alerts)
         self._explainer = Explainer(causes, self.locality, self.timing)
         self._advice: Mapping[tuple[str, str], tuple[Advice, ...]] = {}

@@ -7,6 +7,7 @@ import pytest
 
 from bench.incident_storm import ENDING, OPEN, OPENING, WARM_UP, PortStorm, build_fleet
 from skewscope.engine.advice import advice
+from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents import alert_incidents, lifecycle
 from skewscope.engine.incidents.confidence import load_calibration
@@ -138,7 +139,7 @@ def symptom_at(place, tokens):
 def test_a_diagnosis_is_found_without_a_look_at_all_of_them():
     def calls(ports):
         tokens = PlaceTokens(symptom_tracker(ports).locality)
-        explainer, diagnoses = SymptomExplainer(tokens), diagnoses_of(ports)
+        explainer, diagnoses = SymptomExplainer(tokens, CauseGraph(KNOWN)), diagnoses_of(ports)
         symptoms = [symptom_at(one.primary_entity, tokens) for one in diagnoses]
         explainer.update(0, diagnoses, {})
         found = []
@@ -150,7 +151,7 @@ def test_a_diagnosis_is_found_without_a_look_at_all_of_them():
 
 
 def test_what_a_diagnosis_explains_is_forgotten_with_it():
-    explainer = SymptomExplainer(PlaceTokens(symptom_tracker(3).locality))
+    explainer = SymptomExplainer(PlaceTokens(symptom_tracker(3).locality), CauseGraph(KNOWN))
     for n, one in enumerate(diagnoses_of(3)):
         explainer.update(n, [one], {})
     assert len(explainer._explainable) == 1

@@ -9,6 +9,8 @@ from skewscope.adapters.mapping.entities import UnmappedError
 from skewscope.adapters.mapping.names import PACKET_RANK, MetricResolver, SeriesRegistry
 from skewscope.adapters.mapping.scales import implied_scale
 from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.topology import Group, Node, Topology
+from skewscope.kb import loader
 from tests.support.telemetry import CLUSTER, catalogue, cluster
 
 NAMES = MetricResolver(catalogue(), cluster())
@@ -329,3 +331,48 @@ def test_a_device_without_a_port_is_its_first():
     assert mapped("node_infiniband_port_data_received_bytes_total", {**labels, "port": "1"})
     with pytest.raises(UnmappedError, match="belongs to no port"):
         mapped("node_infiniband_port_data_received_bytes_total", {**labels, "port": "2"})
+
+
+ENGINES = MetricResolver(
+    loader.catalogue(),
+    Topology(
+        (Node("n0", aliases=("10.0.0.5",), gpus=2),),
+        (Group("r0", "tensor-parallel", ("n0/gpu0", "n0/gpu1"), front_end="n0", engine=(("pod", "llm-0"),)),),
+    ),
+)
+MEMORY = "DCGM_FI_DEV_FB_USED"
+WAITING_REASON = "kube_pod_container_status_waiting_reason"
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels", "found"),
+    [
+        (MEMORY, {"Hostname": "n0", "gpu": "1", "exported_pod": "llm-0"}, ["n0/gpu1", "r0"]),
+        (MEMORY, {"Hostname": "n0", "gpu": "1", "pod": "llm-0"}, ["n0/gpu1", "r0"]),
+        (MEMORY, {"Hostname": "n0", "gpu": "1", "pod": "dcgm-x", "exported_pod": "other"}, ["n0/gpu1"]),
+        (MEMORY, {"Hostname": "n0", "gpu": "1"}, ["n0/gpu1"]),
+        ("up", {"job": "vllm", "pod": "llm-0", "instance": "10.1.0.3:8000"}, ["r0"]),
+        (WAITING_REASON, {"pod": "llm-0", "namespace": "a", "reason": "CrashLoopBackOff"}, ["r0"]),
+        ("kube_pod_container_status_restarts_total", {"pod": "kube-state", "exported_pod": "llm-0"}, ["r0"]),
+    ],
+)
+def test_other_exporters_name_engines_by_their_pods(metric, labels, found):
+    assert [one.key.entity for one in ENGINES.resolve(metric, labels, {})] == found
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels"),
+    [
+        ("up", {"job": "node", "instance": "10.0.0.5:9100"}),
+        (WAITING_REASON, {"pod": "llm-0", "reason": "ContainerCreating"}),
+        (WAITING_REASON, {"pod": "other", "reason": "CrashLoopBackOff"}),
+    ],
+)
+def test_what_they_say_of_others_is_not_used(metric, labels):
+    with pytest.raises(UnmappedError):
+        ENGINES.resolve(metric, labels, {})
+
+
+def test_each_gpu_of_an_engine_is_a_series_of_its_own():
+    rows = ({"Hostname": "n0", "gpu": str(n), "exported_pod": "llm-0", "instance": "e:9400"} for n in range(2))
+    assert len({ENGINES.resolve(MEMORY, row, {})[1].key for row in rows}) == 2

@@ -16,7 +16,7 @@ from skewscope.adapters.sources.common.http_client import FetchError, FetchOptio
 from skewscope.adapters.sources.common.scrape_settings import ScrapeSettings
 from skewscope.adapters.sources.common.targets import ScrapeTarget, TargetDiscovery, discover_targets
 from skewscope.adapters.sources.scrape import build
-from skewscope.engine.model.topology import Node, Topology
+from skewscope.engine.model.topology import Group, Node, Topology
 from skewscope.kb.loader import catalogue
 from tests.adapters.controller.clocks import FakeClock, settled
 from tests.adapters.sources.pages import answer, chunked, serving, zipped
@@ -103,15 +103,15 @@ def test_who_does_not_answer_or_is_not_there_is_told():
     play(go())
 
 
-async def scraped(where, honor=False, seconds=2.0, reports_for=()):
+async def scraped(where, honor=False, seconds=2.0, reports_for=(), topology=TOPOLOGY):
     """(keys with values, trouble) after some seconds."""
-    return (await scraped_with_refusals(where, honor, seconds, reports_for))[:2]
+    return (await scraped_with_refusals(where, honor, seconds, reports_for, topology))[:2]
 
 
-async def scraped_with_refusals(where, honor=False, seconds=2.0, reports_for=()):
+async def scraped_with_refusals(where, honor=False, seconds=2.0, reports_for=(), topology=TOPOLOGY):
     """(keys with values, trouble, refused series by sender and reason) after some seconds."""
     clock = FakeClock()
-    world = SourceContext(TOPOLOGY, MetricResolver(catalogue(), TOPOLOGY), clock)
+    world = SourceContext(topology, MetricResolver(catalogue(), topology), clock)
     source = build(ScrapeSettings("s", where, FetchOptions(timeout=0.5), 1.0, honor, reports_for), world)
     sink = BatchSink(clock)
     task = asyncio.create_task(source.run(sink))
@@ -150,6 +150,25 @@ def test_one_target_that_fails_hurts_no_other():
             got, trouble = await scraped(TargetDiscovery(tuple(targets)), seconds=3.0)
             assert ("gpu.util", "n0/gpu0") in got
             assert "3 of 4 targets are down" in trouble
+
+    play(go())
+
+
+def test_the_page_of_an_engine_that_does_not_answer_is_down():
+    engines = Topology(
+        TOPOLOGY.nodes,
+        tuple(
+            Group(f"r{n}", "tensor-parallel", (f"n{n}/gpu0",), front_end=f"n{n}", engine=(("pod", f"llm-{n}"),))
+            for n in range(2)
+        ),
+    )
+    pages = {"/0": answer(b"vllm:num_requests_running 3\n"), "/1": answer(b"", status="500 Internal Server Error")}
+
+    async def go():
+        async with serving(pages) as (place, _):
+            targets = [ScrapeTarget(f"http://{place}/{n}", (("pod", f"llm-{n}"), ("node", f"n{n}"))) for n in range(2)]
+            got, _ = await scraped(TargetDiscovery(tuple(targets)), topology=engines, reports_for=(FLEET,))
+            assert got == {("serve.running", "r0"): 3.0, ("serve.up", "r0"): 1.0, ("serve.up", "r1"): 0.0}
 
     play(go())
 
