@@ -27,8 +27,8 @@ def judge_tables(results: Sequence[BandwidthResult]) -> list[ResultFinding]:
     return findings
 
 
-def _kind_of(result: BandwidthResult) -> tuple[str, int, int]:
-    return result.operation, result.ranks, len(result.nodes)
+def _kind_of(result: BandwidthResult) -> tuple[str, str, int, int]:
+    return result.operation, result.measure.unit, result.ranks, len(result.nodes)
 
 
 def _judge_table(result: BandwidthResult) -> Iterator[ResultFinding]:
@@ -58,21 +58,21 @@ def find_slow_tables(results: Sequence[BandwidthResult]) -> Iterator[ResultFindi
     if len(results) < MIN_TABLES or not sizes or not all(each.nodes for each in results):
         return
     size = max(sizes)
-    speeds = [each.bandwidths[size] for each in results]
+    speeds = [each.speeds[size] for each in results]
     # Where most of several tables are slow, their best is what the hardware can do.
     usual = max(median(speeds), max(speeds) * (1 - LEAST)) if len(results) > MIN_TABLES else max(speeds)
-    slow = [each for each in results if each.bandwidths[size] < usual * (1 - _limit_of(results, size))]
+    slow = [each for each in results if each.speeds[size] < usual * (1 - _limit_of(results, size))]
     if slow:
         good = [each for each in results if each not in slow]
-        reference = median(each.bandwidths[size] for each in good) if good else usual
-        yield from explain_slow(slow, good, [each.bandwidths[size] / reference for each in slow], reference)
+        reference = median(each.speeds[size] for each in good) if good else usual
+        yield from explain_slow(slow, good, [each.speeds[size] / reference for each in slow], reference)
 
 
 def _limit_of(results: Sequence[BandwidthResult], size: int) -> float:
     """Returns by which share tables of the same nodes differ, at least `LEAST`."""
     spreads = [LEAST]
     for _, same in groupby(sorted(results, key=lambda each: each.nodes), key=lambda each: each.nodes):
-        speeds = [each.bandwidths[size] for each in same]
+        speeds = [each.speeds[size] for each in same]
         spreads.append(1 - min(speeds) / max(speeds))
     return max(spreads)
 
@@ -85,8 +85,8 @@ def explain_slow(
     Args:
         slow: the tables that are slow.
         good: the tables that are not.
-        ratios: bus bandwidth of each slow table, as a share of the usual one.
-        usual: the usual bus bandwidth, GB/s.
+        ratios: the speed of each slow table, as a share of the usual one.
+        usual: the usual speed.
     """
     nodes = find_suspects(slow, good)
     reached = sorted(zip(ratios, slow, strict=True), key=lambda pair: pair[0])
@@ -100,10 +100,14 @@ def explain_slow(
 
 
 def _describe_worst(slow: Sequence[tuple[float, BandwidthResult]], usual: float) -> str:
-    """Returns the worst of some slow tables, (share of the usual bandwidth, table), and how many more there are."""
+    """Returns the worst of some slow tables, (share of the usual speed, table), and how many more there are."""
     ratio, table = slow[0]
     more = f", and {len(slow) - 1} more," if len(slow) > 1 else ""
-    return f"{table.place}{more} reach {format_number(ratio * usual)} of {format_number(usual)} GB/s"
+    measure = table.measure
+    now, good = (format_number(measure.speed(speed)) for speed in (ratio * usual, usual))
+    if measure.is_time:
+        return f"{measure.what} of {table.place}{more} is {now} where others have {good} {measure.unit}"
+    return f"{table.place}{more} reach {now} of {good} {measure.unit}"
 
 
 def find_suspects(slow: Sequence[BandwidthResult], good: Sequence[BandwidthResult]) -> list[str]:

@@ -141,8 +141,25 @@ class ServingResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """What the numbers of a table are."""
+
+    what: str
+    unit: str
+    is_time: bool = False
+    """Whether less is better."""
+
+    def speed(self, value: float) -> float:
+        """Returns a number of which more is better."""
+        return 1 / value if self.is_time and value else value
+
+
+BUS_BANDWIDTH = Measure("bus bandwidth", "GB/s")
+
+
+@dataclass(frozen=True, slots=True)
 class BandwidthResult:
-    """One table of a benchmark of collectives among the GPUs of some nodes."""
+    """One table of a benchmark of collectives among the GPUs of some nodes, or of a path, a disk or a host."""
 
     file: str
     tool: str
@@ -152,7 +169,7 @@ class BandwidthResult:
     ranks: int
     """GPUs that took part; 0 where nothing says how many."""
     bandwidths: Mapping[int, float]
-    """Bus bandwidth in GB/s by the size of a message in bytes."""
+    """Numbers of the measure by the size of a message in bytes; by 1 where there is one only."""
     wrong: int = 0
     """Elements with a wrong value."""
     verdict: str = ""
@@ -160,6 +177,12 @@ class BandwidthResult:
     started: float | None = None
     model: str = ""
     """Model of its GPUs, where all are of one; '' where nothing says it."""
+    measure: Measure = BUS_BANDWIDTH
+
+    @property
+    def speeds(self) -> Mapping[int, float]:
+        """What is compared by size: the numbers, of times their inverse."""
+        return {size: self.measure.speed(value) for size, value in self.bandwidths.items()}
 
     @property
     def place(self) -> str:

@@ -65,7 +65,7 @@ def _key(result: BenchmarkResult) -> tuple[str, ...]:
     """Returns what results of repeats share."""
     if isinstance(result, ServingResult):
         return str(result.load), result.subject
-    return result.operation, *result.nodes
+    return result.operation, result.measure.unit, *result.nodes
 
 
 def _split_last(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:

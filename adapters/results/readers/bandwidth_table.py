@@ -10,6 +10,7 @@ from typing import Any
 from skewscope.adapters.formats.log_lines import file_stem
 from skewscope.adapters.results.result import BandwidthResult, to_count, to_number
 from skewscope.adapters.results.result_format import ResultFormat
+from skewscope.adapters.results.result_order import FIRST, LAST
 from skewscope.adapters.results.summaries import json_values, read_date, walk
 
 BEGIN = re.compile(r"# (?:nccl-tests version|Collective test starting|nThread \d+ nGpus)|rccl-tests: Version")
@@ -29,9 +30,13 @@ GROUP = ("time", "algbw", "busbw", "#wrong")
 """Columns of one way of running, where no header names them: the last ones of a row."""
 MAX_ROWS = 100_000
 MAX_LINE, HEAD_LINES = 1000, 1000
+SIDES = FIRST | LAST
+DATE = re.compile(r"(?<!\d)20\d\d([-_]?)[01]\d\1[0-3]\d(?:[-_T]?\d{2}[-_:]?\d\d(?:[-_:]?\d\d)?Z?)?(?!\d)")
+RUN_WORD = re.compile(r"(?:run|try|trial|iter|rep|pass|attempt|v)-?\d+", re.IGNORECASE)
 JOINTS = re.compile(r"__|--|-to-|_to_|-vs-|_vs_|[-_+,]")
 TOOL_WORDS = re.compile(
-    r"^(?:(?:nccl|rccl|tests?|perf|ib|osu|bw|results?|logs?|out|all|reduce|gather|scatter|sendrecv|alltoall)[-_.])+"
+    r"^(?:(?:nccl|rccl|tests?|perf|ib|osu|bw|results?|logs?|out|all|reduce|gather|scatter|sendrecv|alltoall|allreduce"
+    r"|hpl|hpcg|linpack|fio|iperf3?|stream|ior|dd|nvbandwidth|lat|latency|write|read|send|bench|benchmark|to|from|on)[-_.])+"
 )
 """Words of programs before the names of nodes."""
 
@@ -103,6 +108,17 @@ def nodes_of_name(file: str) -> tuple[str, ...]:
         if first != second and _shape(first) == _shape(second):
             return tuple(sorted((first, second)))
     return ()
+
+
+def host_of_name(file: str) -> tuple[str, ...]:
+    """Returns the host that the name of a file says, such as fio-node-07.txt; () where it says none.
+
+    A name of a host has letters and digits; dates, runs and the words before and after are none.
+    """
+    words = re.split(r"[-_.]+", TOOL_WORDS.sub("", DATE.sub("", file_stem(PurePath(file).name))))
+    name = "-".join(word for word in words if word and word.lower() not in SIDES)
+    is_name = re.search(r"[a-z]", name, re.IGNORECASE) and re.search(r"\d", name)
+    return (name,) if is_name and not RUN_WORD.fullmatch(name) else ()
 
 
 def _shape(name: str) -> str:

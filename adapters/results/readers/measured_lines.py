@@ -1,0 +1,175 @@
+"""Programs that print one number on a line for each thing that they measure: of disks, hosts and network paths."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from skewscope.adapters.results.readers.bandwidth_table import host_of_name
+from skewscope.adapters.results.result import BandwidthResult, Measure, to_number
+from skewscope.adapters.results.result_format import ResultFormat
+
+MAX_LINE = 1000
+MAX_LINES = 200_000
+BYTES, BITS, FLOPS = Measure("bandwidth", "GB/s"), Measure("bandwidth", "Gbit/s"), Measure("speed", "Gflop/s")
+LATENCY = Measure("latency", "us", is_time=True)
+PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+BINARY = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
+UNIT = re.compile(r"(?P<prefix>[KMGTP]?)(?P<binary>i?)(?P<what>B|bit|b)", re.IGNORECASE)
+TIMES = {"nsec": 1e-3, "usec": 1.0, "msec": 1e3, "ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "sec": 1e6}
+"""Microseconds in each unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line with a number: groups `value`, and `unit` and `operation` where it names them."""
+
+    pattern: re.Pattern[str]
+    measure: Measure
+    unit: str = ""
+    operation: str = ""
+    """The operation where the line names none; of `+ latency` it is that of the line before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What one program prints."""
+
+    tool: str
+    mark: re.Pattern[str]
+    """What every output of it has."""
+    lines: tuple[Line, ...]
+    job: re.Pattern[str] | None = None
+    """A line that names, as `operation`, what the lines after it are of."""
+    host: re.Pattern[str] | None = None
+    """A line that names the host, as `host`."""
+
+
+NUMBER = r"(?P<value>\d[\d,.]*(?:e[-+]?\d+)?)"
+HOST = re.compile(r"^\s*(?:Node|Host(?:name)?)\s*[:=]\s*(?P<host>[\w.-]+)", re.IGNORECASE)
+PROGRAMS = (
+    Program(
+        "fio",
+        re.compile(r"^fio-\d|^[ \t]+(?:read|write)[ \t]*: IOPS=", re.MULTILINE),
+        (
+            Line(re.compile(rf"^\s+(?P<operation>read|write|trim)\s*: IOPS=\S+ BW={NUMBER}(?P<unit>\w+)/s"), BYTES),
+            Line(re.compile(rf"^\s+clat \((?P<unit>\w+)\): .*\bavg= *{NUMBER}"), LATENCY, operation="+ latency"),
+        ),
+        re.compile(r"^(?P<operation>[^\s:]+): \(groupid="),
+    ),
+    Program(
+        "iperf",
+        re.compile(r"^Connecting to host |^Client connecting to |^Server listening on ", re.MULTILINE),
+        (
+            Line(
+                re.compile(
+                    rf"^\[(?P<operation>SUM| *\d+)\] .*\bsec .*B(?:ytes)? +{NUMBER} (?P<unit>\w+)/sec.*\breceiver"
+                ),
+                BITS,
+            ),
+            Line(re.compile(rf"^\[(?P<operation>SUM)\] .*\bsec .*B(?:ytes)? +{NUMBER} (?P<unit>\w+)/sec\s*$"), BITS),
+        ),
+        host=re.compile(r"^(?:Connecting to host|Client connecting to) (?P<host>[\w.:-]+),"),
+    ),
+    Program(
+        "HPL",
+        re.compile(r"^T/V\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops", re.MULTILINE),
+        (Line(re.compile(rf"^(?P<operation>W[A-Z]\w+\s+\d+\s+\d+\s+\d+\s+\d+)\s+[\d.]+\s+{NUMBER}"), FLOPS, "Gflops"),),
+    ),
+    Program(
+        "HPCG",
+        re.compile(r"GFLOP/s rating of"),
+        (Line(re.compile(rf"GFLOP/s rating of\s*=\s*{NUMBER}"), FLOPS, "Gflops", "HPCG"),),
+    ),
+    Program(
+        "STREAM",
+        re.compile(r"^Function\s+Best Rate MB/s", re.MULTILINE),
+        (Line(re.compile(rf"^(?P<operation>Copy|Scale|Add|Triad):\s+{NUMBER}"), BYTES, "MB"),),
+    ),
+    Program(
+        "IOR",
+        re.compile(r"^IOR-\d|^Max (?:Write|Read):", re.MULTILINE),
+        (Line(re.compile(rf"^Max (?P<operation>Write|Read):\s+{NUMBER} (?P<unit>\w+)/sec"), BYTES),),
+    ),
+    Program(
+        "dd",
+        re.compile(r"^\d+ bytes .*copied, ", re.MULTILINE),
+        (Line(re.compile(rf"^\d+ bytes .*copied, .*, {NUMBER} (?P<unit>\w+)/s\s*$"), BYTES, operation="copy"),),
+    ),
+    Program(
+        "nvbandwidth",
+        re.compile(r"^nvbandwidth Version|^SUM \w+_(?:ce|sm) ", re.MULTILINE),
+        (Line(re.compile(rf"^SUM (?P<operation>\w+) {NUMBER}"), BYTES, "GB"),),
+    ),
+)
+
+
+def _recognise(text: str) -> bool:
+    return _find_program(text) is not None
+
+
+def _find_program(text: str) -> Program | None:
+    """Returns the program whose mark a text has, with at least one line of its numbers."""
+    lines = text.splitlines()[:MAX_LINES]
+    marked = (one for one in PROGRAMS if one.mark.search(text))
+    return next((one for one in marked if any(_find(one, line[:MAX_LINE]) for line in lines)), None)
+
+
+def _find(program: Program, line: str) -> tuple[Line, re.Match[str]] | None:
+    found = ((one, one.pattern.search(line)) for one in program.lines)
+    return next(((one, match) for one, match in found if match), None)
+
+
+def _read(text: str, file: str) -> list[BandwidthResult]:
+    program = _find_program(text)
+    if program is None:
+        return []
+    nodes, results = host_of_name(file), dict[tuple[str, Measure], float]()
+    job = operation = ""
+    for line in (each[:MAX_LINE] for each in text.splitlines()[:MAX_LINES]):
+        if host := (program.host or HOST).search(line):
+            nodes = (host["host"],)
+        elif program.job and (named := program.job.search(line)):
+            job = named["operation"]
+        elif found := _find(program, line):
+            operation = _name_operation(job, operation, *found)
+            if (value := _value(*found)) is not None:
+                results[operation, found[0].measure] = value
+    return list(_list_results(program, results, nodes, file))
+
+
+def _name_operation(job: str, before: str, line: Line, match: re.Match[str]) -> str:
+    if line.operation.startswith("+"):
+        return f"{before.removesuffix(' latency')} latency".strip()
+    own = match.groupdict().get("operation") or line.operation
+    return " ".join(filter(None, (job, *own.split())))
+
+
+def _value(line: Line, match: re.Match[str]) -> float | None:
+    """Returns a number in the unit of its measure; None where it is none, or of an unknown unit."""
+    value, unit = to_number(match["value"].rstrip(".,")), match.groupdict().get("unit") or line.unit
+    if value is None or not value:
+        return None
+    if line.measure is FLOPS:
+        return value
+    if line.measure.is_time:
+        return value * TIMES[unit] if unit in TIMES else None
+    found = UNIT.match(unit)
+    if found is None:
+        return None
+    scale = (BINARY if found["binary"] else PREFIXES).get(found["prefix"].lower(), 1.0)
+    is_bytes = found["what"] == "B"
+    return value * scale * 1e-9 * ((1 if is_bytes else 0.125) if line.measure is BYTES else (8 if is_bytes else 1))
+
+
+def _list_results(
+    program: Program, results: dict[tuple[str, Measure], float], nodes: tuple[str, ...], file: str
+) -> Iterator[BandwidthResult]:
+    """Yields the results; of parallel streams the sum alone."""
+    sums = {key for key in results if key[0] == "SUM"}
+    for (operation, measure), value in results.items():
+        if not sums or (operation, measure) in sums:
+            name = program.tool if program.tool == "iperf" else operation
+            yield BandwidthResult(file, program.tool, name, nodes, 0, {1: value}, measure=measure)
+
+
+FORMAT = ResultFormat("fio, iperf3, HPL, HPCG, STREAM, IOR, dd, nvbandwidth", _recognise, _read)
