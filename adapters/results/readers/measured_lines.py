@@ -20,7 +20,7 @@ TIMES = {"nsec": 1e-3, "usec": 1.0, "msec": 1e3, "ns": 1e-3, "us": 1.0, "ms": 1e
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MeasuredLine:
     """A line with a number: groups `value`, and `unit` and `operation` where it names them."""
 
     pattern: re.Pattern[str]
@@ -31,13 +31,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class MeasuringProgram:
     """What one program prints."""
 
     tool: str
     mark: re.Pattern[str]
     """What every output of it has."""
-    lines: tuple[Line, ...]
+    lines: tuple[MeasuredLine, ...]
     job: re.Pattern[str] | None = None
     """A line that names, as `operation`, what the lines after it are of."""
     host: re.Pattern[str] | None = None
@@ -47,58 +47,68 @@ class Program:
 NUMBER = r"(?P<value>\d[\d,.]*(?:e[-+]?\d+)?)"
 HOST = re.compile(r"^\s*(?:Node|Host(?:name)?)\s*[:=]\s*(?P<host>[\w.-]+)", re.IGNORECASE)
 PROGRAMS = (
-    Program(
+    MeasuringProgram(
         "fio",
         re.compile(r"^fio-\d|^[ \t]+(?:read|write)[ \t]*: IOPS=", re.MULTILINE),
         (
-            Line(re.compile(rf"^\s+(?P<operation>read|write|trim)\s*: IOPS=\S+ BW={NUMBER}(?P<unit>\w+)/s"), BYTES),
-            Line(re.compile(rf"^\s+clat \((?P<unit>\w+)\): .*\bavg= *{NUMBER}"), LATENCY, operation="+ latency"),
+            MeasuredLine(
+                re.compile(rf"^\s+(?P<operation>read|write|trim)\s*: IOPS=\S+ BW={NUMBER}(?P<unit>\w+)/s"), BYTES
+            ),
+            MeasuredLine(
+                re.compile(rf"^\s+clat \((?P<unit>\w+)\): .*\bavg= *{NUMBER}"), LATENCY, operation="+ latency"
+            ),
         ),
         re.compile(r"^(?P<operation>[^\s:]+): \(groupid="),
     ),
-    Program(
+    MeasuringProgram(
         "iperf",
         re.compile(r"^Connecting to host |^Client connecting to |^Server listening on ", re.MULTILINE),
         (
-            Line(
+            MeasuredLine(
                 re.compile(
                     rf"^\[(?P<operation>SUM| *\d+)\] .*\bsec .*B(?:ytes)? +{NUMBER} (?P<unit>\w+)/sec.*\breceiver"
                 ),
                 BITS,
             ),
-            Line(re.compile(rf"^\[(?P<operation>SUM)\] .*\bsec .*B(?:ytes)? +{NUMBER} (?P<unit>\w+)/sec\s*$"), BITS),
+            MeasuredLine(
+                re.compile(rf"^\[(?P<operation>SUM)\] .*\bsec .*B(?:ytes)? +{NUMBER} (?P<unit>\w+)/sec\s*$"), BITS
+            ),
         ),
         host=re.compile(r"^(?:Connecting to host|Client connecting to) (?P<host>[\w.:-]+),"),
     ),
-    Program(
+    MeasuringProgram(
         "HPL",
         re.compile(r"^T/V\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops", re.MULTILINE),
-        (Line(re.compile(rf"^(?P<operation>W[A-Z]\w+\s+\d+\s+\d+\s+\d+\s+\d+)\s+[\d.]+\s+{NUMBER}"), FLOPS, "Gflops"),),
+        (
+            MeasuredLine(
+                re.compile(rf"^(?P<operation>W[A-Z]\w+\s+\d+\s+\d+\s+\d+\s+\d+)\s+[\d.]+\s+{NUMBER}"), FLOPS, "Gflops"
+            ),
+        ),
     ),
-    Program(
+    MeasuringProgram(
         "HPCG",
         re.compile(r"GFLOP/s rating of"),
-        (Line(re.compile(rf"GFLOP/s rating of\s*=\s*{NUMBER}"), FLOPS, "Gflops", "HPCG"),),
+        (MeasuredLine(re.compile(rf"GFLOP/s rating of\s*=\s*{NUMBER}"), FLOPS, "Gflops", "HPCG"),),
     ),
-    Program(
+    MeasuringProgram(
         "STREAM",
         re.compile(r"^Function\s+Best Rate MB/s", re.MULTILINE),
-        (Line(re.compile(rf"^(?P<operation>Copy|Scale|Add|Triad):\s+{NUMBER}"), BYTES, "MB"),),
+        (MeasuredLine(re.compile(rf"^(?P<operation>Copy|Scale|Add|Triad):\s+{NUMBER}"), BYTES, "MB"),),
     ),
-    Program(
+    MeasuringProgram(
         "IOR",
         re.compile(r"^IOR-\d|^Max (?:Write|Read):", re.MULTILINE),
-        (Line(re.compile(rf"^Max (?P<operation>Write|Read):\s+{NUMBER} (?P<unit>\w+)/sec"), BYTES),),
+        (MeasuredLine(re.compile(rf"^Max (?P<operation>Write|Read):\s+{NUMBER} (?P<unit>\w+)/sec"), BYTES),),
     ),
-    Program(
+    MeasuringProgram(
         "dd",
         re.compile(r"^\d+ bytes .*copied, ", re.MULTILINE),
-        (Line(re.compile(rf"^\d+ bytes .*copied, .*, {NUMBER} (?P<unit>\w+)/s\s*$"), BYTES, operation="copy"),),
+        (MeasuredLine(re.compile(rf"^\d+ bytes .*copied, .*, {NUMBER} (?P<unit>\w+)/s\s*$"), BYTES, operation="copy"),),
     ),
-    Program(
+    MeasuringProgram(
         "nvbandwidth",
         re.compile(r"^nvbandwidth Version|^SUM \w+_(?:ce|sm) ", re.MULTILINE),
-        (Line(re.compile(rf"^SUM (?P<operation>\w+) {NUMBER}"), BYTES, "GB"),),
+        (MeasuredLine(re.compile(rf"^SUM (?P<operation>\w+) {NUMBER}"), BYTES, "GB"),),
     ),
 )
 
@@ -107,14 +117,14 @@ def _recognise(text: str) -> bool:
     return _find_program(text) is not None
 
 
-def _find_program(text: str) -> Program | None:
+def _find_program(text: str) -> MeasuringProgram | None:
     """Returns the program whose mark a text has, with at least one line of its numbers."""
     lines = text.splitlines()[:MAX_LINES]
     marked = (one for one in PROGRAMS if one.mark.search(text))
     return next((one for one in marked if any(_find(one, line[:MAX_LINE]) for line in lines)), None)
 
 
-def _find(program: Program, line: str) -> tuple[Line, re.Match[str]] | None:
+def _find(program: MeasuringProgram, line: str) -> tuple[MeasuredLine, re.Match[str]] | None:
     found = ((one, one.pattern.search(line)) for one in program.lines)
     return next(((one, match) for one, match in found if match), None)
 
@@ -137,14 +147,14 @@ def _read(text: str, file: str) -> list[BandwidthResult]:
     return list(_list_results(program, results, nodes, file))
 
 
-def _name_operation(job: str, before: str, line: Line, match: re.Match[str]) -> str:
+def _name_operation(job: str, before: str, line: MeasuredLine, match: re.Match[str]) -> str:
     if line.operation.startswith("+"):
         return f"{before.removesuffix(' latency')} latency".strip()
     own = match.groupdict().get("operation") or line.operation
     return " ".join(filter(None, (job, *own.split())))
 
 
-def _value(line: Line, match: re.Match[str]) -> float | None:
+def _value(line: MeasuredLine, match: re.Match[str]) -> float | None:
     """Returns a number in the unit of its measure; None where it is none, or of an unknown unit."""
     value, unit = to_number(match["value"].rstrip(".,")), match.groupdict().get("unit") or line.unit
     if value is None or not value:
@@ -162,7 +172,7 @@ def _value(line: Line, match: re.Match[str]) -> float | None:
 
 
 def _list_results(
-    program: Program, results: dict[tuple[str, Measure], float], nodes: tuple[str, ...], file: str
+    program: MeasuringProgram, results: dict[tuple[str, Measure], float], nodes: tuple[str, ...], file: str
 ) -> Iterator[BandwidthResult]:
     """Yields the results; of parallel streams the sum alone."""
     sums = {key for key in results if key[0] == "SUM"}
