@@ -14,21 +14,23 @@ from urllib.parse import urlsplit
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import redact_secrets
 from skewscope.adapters.notify import incident_text
+from skewscope.adapters.notify.alert_text import AlertContext, alert_title, began_text
 from skewscope.adapters.notify.base import DeliveryError, NotificationScope
 from skewscope.adapters.notify.settings import (
     HTTP_FIELDS,
     SCOPE_FIELDS,
     SYMPTOM_FIELDS,
     read_fetch_options,
+    read_link,
     read_scope,
     read_urls,
 )
-from skewscope.adapters.sources.common.base import redact_message
 from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions, PostBody, exchange
 from skewscope.adapters.sources.common.targets import Labels, parse_labels
 from skewscope.engine.model.incident import Incident, rfc3339
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.loader import catalogue
 from skewscope.kb.yamlfile import FieldPath
 
 ALERTS_PATH = "/api/v2/alerts"
@@ -67,12 +69,7 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> AlertmanagerSettings:
     found = read_urls(fields, at, ALERTS_PATH)
     if fields.value_at((*at, "urls")) == []:
         fields.add_problem((*at, "urls"), "no address", "at least one Alertmanager")
-    link = fields.text((*at, "link"))
-    if link and (urlsplit(link).scheme not in ("http", "https") or "@" in urlsplit(link).netloc):
-        found_link = f"{redact_message(link)!r:.80}"
-        fields.add_problem(
-            (*at, "link"), found_link, "an address that begins with http:// or https://, without a password"
-        )
+    link = read_link(fields, at)
     more_labels = parse_labels(fields, (*at, "labels"))
     for own in [label for label, _ in more_labels if label in RESERVED_LABELS]:
         fields.add_problem((*at, "labels", own), f"{own!r}", "a label that Skewscope does not set itself")
@@ -80,7 +77,7 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> AlertmanagerSettings:
     reported = read_scope(fields, at)
     return AlertmanagerSettings(
         *(name, found, read_fetch_options(fields, at), reported, period, more_labels),
-        *(read_bool(fields, (*at, "severity_label")), link.rstrip("/")),
+        *(read_bool(fields, (*at, "severity_label")), link),
     )
 
 
@@ -167,14 +164,15 @@ class AlertmanagerNotifier:
         return tuple((label, text) for label, text in found.items() if text)
 
     def _build_alert(self, label: Labels, one: Incident, end: float) -> dict[str, Any]:
+        context = AlertContext(catalogue(), self.topology, self.settings.link)
         alert: dict[str, Any] = {
             "labels": dict(label),
-            "annotations": _build_annotations(one),
+            "annotations": _build_annotations(one, context),
             "startsAt": rfc3339(one.opened_at),
             "endsAt": rfc3339(max(end, one.opened_at + 0.001)),
         }
-        if self.settings.link:
-            alert["generatorURL"] = f"{self.settings.link}/api/v1/incidents/{one.id}"
+        if link := context.url(one):
+            alert["generatorURL"] = link
         return alert
 
     async def _post(self, alerts: list[dict[str, Any]]) -> None:
@@ -188,15 +186,23 @@ class AlertmanagerNotifier:
             raise DeliveryError(f"the answer {answer.status}: {text[:200]}")
 
 
-def _build_annotations(one: Incident) -> Mapping[str, str]:
+def _build_annotations(one: Incident, context: AlertContext) -> Mapping[str, str]:
+    step = next(iter(context.steps(one)), None)
+    command = step.first.command if step and step.first else None
+    known = step.mitigation if step else None
     found = {
-        "summary": incident_text.title(one),
+        "summary": alert_title(one, context),
         "description": incident_text.summary_text(one),
         "severity": one.severity,
         "confidence": f"{one.confidence:.2f}",
         "coverage": f"{one.coverage:.2f}",
-        "impact": incident_text.impact_text(one),
+        "began": began_text(one),
+        "impact": context.cost(one),
         "evidence": incident_text.evidence_text(one),
+        "do": step.title if step else "",
+        "command": command.do if command else "",
+        "undo": (command.undo or command.undo_by_hand) if command else "",
+        "worked_if": known.verify if known else "",
         "advice": incident_text.advice_text(one),
         "also": incident_text.join_names(one.also),
         "may_be_caused_by": incident_text.causes_text(one),

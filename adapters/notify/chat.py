@@ -16,6 +16,7 @@ from typing import Any
 from skewscope.adapters.config.fields import read_number
 from skewscope.adapters.config.secret import Secret
 from skewscope.adapters.notify import incident_text
+from skewscope.adapters.notify.alert_text import AlertContext, alert_body, alert_title
 from skewscope.adapters.notify.base import (
     ACTED,
     CHANGED,
@@ -26,10 +27,12 @@ from skewscope.adapters.notify.base import (
     Notification,
     NotificationScope,
 )
-from skewscope.adapters.notify.settings import SCOPE_FIELDS, SYMPTOM_FIELDS, read_scope
+from skewscope.adapters.notify.settings import SCOPE_FIELDS, SYMPTOM_FIELDS, read_link, read_scope
 from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
+from skewscope.kb.loader import catalogue
+from skewscope.kb.quantities import format_duration
 from skewscope.kb.yamlfile import FieldPath
 
 SEND_TIMEOUT = 30.0
@@ -48,11 +51,13 @@ class ChatSettings:
     addresses: tuple[Secret, ...]
     scope: NotificationScope
     per_hour: int = 30
+    link: str = ""
+    """Base URL of the controller; a message links to the page of its incident there."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> ChatSettings:
     """Parses the settings of one entry; problems are added to `fields`."""
-    fields.check_keys(at, ("kind", "file"), (*SCOPE_FIELDS, *SYMPTOM_FIELDS, "per_hour"))
+    fields.check_keys(at, ("kind", "file"), (*SCOPE_FIELDS, *SYMPTOM_FIELDS, "per_hour", "link"))
     if importlib.util.find_spec("apprise") is None:
         fields.add_problem(
             (*at, "kind"),
@@ -61,7 +66,8 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> ChatSettings:
             "pip install 'skewscope[chat]'",
         )
     per_hour = int(read_number(fields, (*at, "per_hour"), 30.0, (1.0, 3600.0)))
-    return ChatSettings(name, _read_addresses(fields, (*at, "file")), read_scope(fields, at, SETTLE_TIME), per_hour)
+    addresses, scope = _read_addresses(fields, (*at, "file")), read_scope(fields, at, SETTLE_TIME)
+    return ChatSettings(name, addresses, scope, per_hour, read_link(fields, at))
 
 
 def _read_addresses(fields: FieldReader, at: FieldPath) -> tuple[Secret, ...]:
@@ -123,7 +129,7 @@ class ChatNotifier(ConfiguredNotifier):
         if len(self._sent_times) >= self.settings.per_hour:
             self._held_count += 1
             return
-        title, body = build_message(notification, self.topology)
+        title, body = build_message(notification, AlertContext(catalogue(), self.topology, self.settings.link))
         if self._held_count:
             limit = self.settings.per_hour
             body += f"\n{self._held_count} messages before this one were held back: more than {limit} an hour."
@@ -168,32 +174,16 @@ def _send_with_apprise(addresses: tuple[Secret, ...], title: str, body: str) -> 
         return False
 
 
-def build_message(notification: Notification, topology: Topology) -> tuple[str, str]:
+def build_message(notification: Notification, context: AlertContext) -> tuple[str, str]:
     """Returns title and body of a message."""
     what, why, one = notification.update
-    fleet = incident_text.fleet_of(one, topology)
     acted = f"Acted: {incident_text.actions_text(notification.actions)}." if notification.actions else ""
+    title, place = context.title(one), context.url(one) or f"Incident {one.id}."
     if what == ACTED:
-        return f"Action for {incident_text.title(one)}", f"In {fleet}: {why}.\nIncident {one.id}."
+        return f"Action for {title}", f"{why}.\n{place}"
     if what == RESOLVED:
-        body = f"In {fleet}. Incident {one.id}."
-        return f"Resolved: {incident_text.title(one)}", "\n".join(filter(None, (body, acted)))
+        lasted = f"It lasted {format_duration(max(one.resolved_at - one.opened_at, 0))}." if one.resolved_at else ""
+        return f"Resolved: {title}", "\n".join(filter(None, (lasted, acted, place)))
     if what == WITHDRAWN:
-        body = f"In {fleet}: {why}. Incident {one.id}."
-        return f"No longer reported: {incident_text.title(one)}", "\n".join(filter(None, (body, acted)))
-    # A summary says what is seen.
-    seen, otherwise = "" if one.summary else incident_text.seen_text(one), incident_text.otherwise_text(one)
-    causes = incident_text.causes_text(one)
-    lines = [
-        f"In {fleet}, {one.severity}, {incident_text.confidence_text(one)}.",
-        incident_text.summary_text(one),
-        f"Seen: {seen}" if seen else "",
-        f"Possible causes: {causes}" if causes else "",
-        f"Otherwise: {otherwise}" if otherwise else "",
-        f"{one.decides} would tell the causes apart." if one.decides else "",
-        f"Costs: {incident_text.impact_text(one)}" if incident_text.impact_text(one) else "",
-        f"Advice: {incident_text.advice_text(one)}" if one.mitigations else "",
-        acted,
-        f"Incident {one.id}.",
-    ]
-    return incident_text.title(one), "\n".join(line for line in lines if line)
+        return f"No longer reported: {title}", "\n".join(filter(None, (f"{why}.", acted, place)))
+    return alert_title(one, context), "\n\n".join(filter(None, (alert_body(one, context), acted)))

@@ -103,6 +103,11 @@ def fleet_of(one: Incident, topology: Topology) -> str:
     return fleets.pop() if len(fleets) == 1 else FLEET
 
 
+def printable(text: str, keep: str = "") -> str:
+    """Returns a text with `?` for what is not printable, save the characters in `keep`."""
+    return "".join(c if c.isprintable() or c in keep else "?" for c in text)
+
+
 def _truncate(text: str) -> str:
-    text = "".join(c if c.isprintable() else "?" for c in text)
+    text = printable(text)
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."

@@ -1,5 +1,7 @@
 """Settings that notifiers share."""
 
+from urllib.parse import urlsplit
+
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.notify.base import NotificationScope
 from skewscope.adapters.sources.common.base import redact_message
@@ -33,6 +35,15 @@ def read_fetch_options(fields: FieldReader, at: FieldPath) -> FetchOptions:
     """Parses timeout, credentials, CA file and proxy of requests."""
     timeout = read_number(fields, (*at, "timeout"), 5.0, (0.1, 60.0))
     return parse_request_options(fields, at, timeout, MAX_ANSWER)
+
+
+def read_link(fields: FieldReader, at: FieldPath) -> str:
+    """Parses the base URL of the controller for links to incidents; '' without one."""
+    link = fields.text((*at, "link"))
+    if link and (urlsplit(link).scheme not in ("http", "https") or "@" in urlsplit(link).netloc):
+        expected = "an address that begins with http:// or https://, without a password"
+        fields.add_problem((*at, "link"), f"{redact_message(link)!r:.80}", expected)
+    return link.rstrip("/")
 
 
 def read_urls(fields: FieldReader, at: FieldPath, path: str) -> tuple[str, ...]:

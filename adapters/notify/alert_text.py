@@ -1,0 +1,148 @@
+"""An incident as a short text that can be acted on: what and where, since when, cost, command, undo, test, link.
+
+All names are those of the catalogue, all commands have the names of the incident.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from skewscope.adapters.notify import incident_text
+from skewscope.engine.advice.steps import AdvisedStep, StepCommand, advised_steps
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import FLEET, Topology
+from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS
+from skewscope.kb.model import Catalogue
+from skewscope.kb.problems import join_names
+from skewscope.kb.quantities import format_value
+
+SIGNS = {"critical": "✖", "warning": "!", "info": "·"}
+SYMPTOM_SIGN = "~"
+BARE_KINDS = ("rank", "node", "port", "gpu", "link")
+"""Kinds of entities that are known by their names: `n2`, where others need their kind: `replica A`."""
+MAX_ALTERNATIVES = 3
+MAX_UNSEEN = 3
+INCIDENT_PATH = "/incidents"
+
+
+@dataclass(frozen=True, slots=True)
+class AlertContext:
+    """What the texts of incidents need besides these."""
+
+    catalogue: Catalogue
+    topology: Topology
+    link: str = ""
+    """Base URL of the controller, '' for no links."""
+
+    def name(self, id_: str) -> str:
+        """Returns the name of a condition or symptom, or its id if it is unknown."""
+        known = self.catalogue.conditions.get(id_) or self.catalogue.symptoms.get(id_)
+        return known.name if known else id_
+
+    def title(self, one: Incident) -> str:
+        """Returns `Tensor-parallel straggler on n2`."""
+        return incident_text.printable(f"{self.name(one.condition)} on {place_text(one)}")
+
+    def url(self, one: Incident) -> str:
+        """Returns the address of the page of an incident, '' without a link."""
+        return f"{self.link}{INCIDENT_PATH}/{one.id}" if self.link else ""
+
+    def steps(self, one: Incident) -> tuple[AdvisedStep, ...]:
+        """Returns the advice, what can be carried out first."""
+        return advised_steps(one, self.catalogue, self.topology)
+
+    def cost(self, one: Incident) -> str:
+        """Returns the measured impact as `time to first byte 121×`, '' where it is unknown."""
+        metric, change, unit = one.impact.metric, one.impact.change, one.impact.unit
+        if change is None:
+            return ""
+        signal = self.catalogue.signals.get(metric)
+        name = signal.name[0].lower() + signal.name[1:] if signal else metric
+        return f"{name} {format_value(change, unit, share=True, signed=True)}"
+
+
+def place_text(one: Incident) -> str:
+    """Returns `n2`, `replica A`, `n7/ew and 3 more`."""
+    more = f" and {len(one.also)} more" if one.also else ""
+    return (one.name if one.kind in BARE_KINDS else f"{one.kind} {one.name}") + more
+
+
+def alert_title(one: Incident, context: AlertContext) -> str:
+    """Returns sign, condition, place and how sure it is: `✖ Tensor-parallel straggler on n2 (97 %)`."""
+    if one.is_symptom:
+        return f"{SYMPTOM_SIGN} {context.title(one)} (cause unknown)"
+    return f"{SIGNS[one.severity]} {context.title(one)} ({round(100 * one.confidence)} %)"
+
+
+def alert_body(one: Incident, context: AlertContext) -> str:
+    """Returns since when and at what cost, what to do with its undo and its test, what else it may be, and the link."""
+    blocks = (
+        _facts(one, context),
+        _step_lines(context.steps(one)),
+        _alternative_lines(one, context),
+        (context.url(one) or f"Incident {one.id}.",),
+    )
+    texts = ("\n".join(line for line in block if line) for block in blocks)
+    return incident_text.printable("\n\n".join(text for text in texts if text), keep="\n")
+
+
+def began_text(one: Incident) -> str:
+    """Returns when the first evidence was seen, or else when it was reported."""
+    began = min((time for time, _ in one.history), default=one.opened_at)
+    return datetime.fromtimestamp(math.floor(min(began, one.opened_at)), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _facts(one: Incident, context: AlertContext) -> Iterator[str]:
+    hit, fleet = one.blast_radius, incident_text.fleet_of(one, context.topology)
+    counts = ((hit.nodes, "node"), (hit.groups, "group"), (hit.replicas, "replica"))
+    affected = ", ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts if count)
+    facts = (f"since {began_text(one)}", f"affects {affected}" if affected else "", context.cost(one))
+    yield " · ".join(filter(None, facts))
+    yield f"fleet {fleet}" if fleet != FLEET else ""
+    yield one.summary
+    causes = [
+        context.name(id_) + (f" {round(100 * share)} %" if share is not None else "")
+        for id_, share in one.likely_causes
+    ]
+    yield f"Likely causes: {join_names(causes, MAX_ALTERNATIVES)}." if causes else ""
+
+
+def _step_lines(steps: tuple[AdvisedStep, ...]) -> Iterator[str]:
+    """Yields the first step with its command, its undo and its test."""
+    if not steps:
+        return
+    step, command = steps[0], steps[0].first
+    yield f"Do: {step.title}" + (f" ({step.risk} risk)" if step.risk else "")
+    if command:
+        yield f"  {command.command.do}"
+        yield f"  {_usage(command)}"
+    if command and command.command.undo:
+        yield f"Undo:\n  {command.command.undo}"
+    elif undo := (command.command.undo_by_hand if command else "") or (step.mitigation.undo if step.mitigation else ""):
+        yield f"Undo: {undo}"
+    if step.mitigation and step.mitigation.verify:
+        yield f"Worked if: {step.mitigation.verify}"
+
+
+def _usage(command: StepCommand) -> str:
+    """Returns where a command is run or written, and what has to be filled in."""
+    tool = COMMAND_TOOLS.get(command.command.tool)
+    form = "" if tool is None or tool.form == COMMAND else f", {tool.about}"
+    unfilled = f"; fill in {join_names(command.unfilled)}" if command.unfilled else ""
+    return f"({command.command.where}{form}{unfilled})"
+
+
+def _alternative_lines(one: Incident, context: AlertContext) -> Iterator[str]:
+    """Yields what it would be if it is wrong, with the test of the likeliest, and what could not be looked at."""
+    if one.is_symptom:
+        if signal := context.catalogue.signals.get(one.decides):
+            yield f"{signal.name} would tell the causes apart."
+        return
+    named = [context.name(each.condition) for each in one.competing]
+    if named:
+        test = one.competing[0].separate_by
+        yield f"If wrong: {named[0]}" + (f". {test}" if test else ".")
+        yield f"Or: {join_names(named[1:], MAX_ALTERNATIVES)}." if named[1:] else ""
+    unseen = [context.catalogue.signals[id_].name for id_ in one.unseen if id_ in context.catalogue.signals]
+    yield f"No data for: {join_names(unseen, MAX_UNSEEN)}." if unseen else ""
