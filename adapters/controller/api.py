@@ -5,7 +5,7 @@ import json
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ from skewscope.adapters.controller import (
     freeze_api,
     health,
     health_overview,
+    incident_pages,
     link_api,
     metrics,
     order_api,
@@ -28,9 +29,12 @@ from skewscope.adapters.controller import (
     silence_api,
 )
 from skewscope.adapters.controller.auth import ANONYMOUS, DeniedError
+from skewscope.adapters.controller.browser_sessions import BrowserSessions
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.http_helpers import caller_of, check_access, error_response
+from skewscope.adapters.controller.incident_pages import PageRenderer
 from skewscope.adapters.controller.openapi import build_description
+from skewscope.adapters.controller.route import Route
 from skewscope.adapters.controller.shared_work import KeptAnswers, SharedWork
 from skewscope.adapters.controller.store import MAX_EVENTS, IncidentEvent, StoreReader
 from skewscope.adapters.controller.tick_pipeline import TickResult
@@ -79,6 +83,9 @@ class ApiContext:
     """What the store says after a tick."""
     tick_answers: KeptAnswers = field(init=False)
     views: KeptAnswers = field(init=False)
+    pages: PageRenderer | None = None
+    """Renders pages for browsers; None where there are none."""
+    sessions: BrowserSessions = field(default_factory=BrowserSessions)
     _new_events: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -118,39 +125,6 @@ class ApiContext:
             with suppress(TimeoutError):
                 async with asyncio.timeout(HEARTBEAT):
                     await news.wait()
-
-
-Handler = Callable[[Request, ApiContext], Awaitable[Response]]
-
-
-@dataclass(frozen=True)
-class Route:
-    """One route of the API."""
-
-    path: str
-    role: str
-    """The required role; '' for none."""
-    summary: str
-    handler: Handler
-    content_type: str = "application/json"
-    query: tuple[tuple[str, str], ...] = ()
-    """Query parameters and their meaning."""
-    allows_agents: bool = False
-    """Whether agents may use it too."""
-    may_be_missing: bool = False
-    """Whether the object may not exist."""
-    method: str = "GET"
-    success_status: str = "200"
-    """Status of a successful answer."""
-    other_statuses: tuple[tuple[str, str], ...] = ()
-    """Further statuses and their meaning."""
-    takes_slashes: bool = False
-    """Whether the last part of its path may hold slashes, as the name of a GPU does."""
-
-    @property
-    def pattern(self) -> str:
-        """Returns the path as the server matches it."""
-        return f"{self.path.removesuffix('}')}:path}}" if self.takes_slashes else self.path
 
 
 async def get_liveness(_request: Request, _site: ApiContext) -> Response:
@@ -237,6 +211,18 @@ async def get_incident(request: Request, context: ApiContext) -> Response:
     if found is None:
         found = next((one | {"history": []} for one in _merge_pending([], "", "", context) if one["id"] == asked), None)
     return error_response(404, "no such incident") if found is None else JSONResponse(_add_silence(found, context))
+
+
+async def show_incident(request: Request, context: ApiContext) -> Response:
+    """Returns one incident as a page for a browser, else as `get_incident` does."""
+    is_page = incident_pages.wants_page(request) and context.pages is not None
+    return await (incident_pages.show_incident if is_page else get_incident)(request, context)
+
+
+async def show_incidents(request: Request, context: ApiContext) -> Response:
+    """Returns the incidents as a page for a browser, else as `list_incidents` does."""
+    is_page = incident_pages.wants_page(request) and context.pages is not None
+    return await (incident_pages.show_overview if is_page else list_incidents)(request, context)
 
 
 async def list_sources(_request: Request, context: ApiContext) -> Response:
@@ -411,6 +397,21 @@ ROUTES = (
     ),
     Route(
         f"{API_PREFIX}/incidents/{{id}}", "read", "One incident, with its history.", get_incident, may_be_missing=True
+    ),
+    Route(
+        *("/", "read", "The incidents, as a page for browsers or as JSON.", show_incidents, "text/html"), is_page=True
+    ),
+    Route(
+        *("/incidents/{id}", "read", "One incident, as a page for browsers or as JSON.", show_incident, "text/html"),
+        is_page=True,
+        may_be_missing=True,
+    ),
+    Route("/login", "", "A form that takes a token, for pages.", incident_pages.show_login, "text/html"),
+    Route(
+        *("/login", "", "Begins a session of a browser, which reads pages.", incident_pages.log_in, "text/html"),
+        method="POST",
+        success_status="303",
+        other_statuses=(("403", "The token is unknown, or of no person; or the form is another site's."),),
     ),
     Route(f"{API_PREFIX}/sources", "read", "State of sources and coverage.", list_sources),
     Route(f"{API_PREFIX}/tellers", "read", "State of notifiers.", list_notifiers),

@@ -7,17 +7,17 @@ page of somebody else cannot know; pages are neither framed nor cached, and run 
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from skewscope.adapters.actions.action_book import ActionRequestError
 from skewscope.adapters.actions.approval_links import LinkClaim, LinkError, LinkSettings, check_claim, read_link
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.summary import describe_action
 from skewscope.adapters.controller.auth import AccessControl, DeniedError
-from skewscope.adapters.controller.http_helpers import BadBodyError, read_text
+from skewscope.adapters.controller.html_forms import form_page, paragraph, read_form
+from skewscope.adapters.controller.http_helpers import BadBodyError
 from skewscope.adapters.notify import incident_text
 from skewscope.engine.actions.action import Action
 from skewscope.engine.model.incident import Incident
@@ -25,23 +25,7 @@ from skewscope.engine.model.incident import Incident
 if TYPE_CHECKING:
     from skewscope.adapters.controller.api import ApiContext
 
-FORM = "application/x-www-form-urlencoded"
-MAX_FIELDS = 10
 MAX_WHY = 500
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "X-Robots-Tag": "noindex",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'",
-}
-STYLE = (
-    "body{font:16px/1.5 sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}"
-    "pre{background:#f2f2f2;padding:.6rem;overflow-x:auto;white-space:pre-wrap}input{font:inherit;width:100%}"
-    "button{font:inherit;padding:.4rem 1.2rem;margin:.8rem .8rem 0 0}"
-)
 
 
 async def show_proposal(request: Request, context: "ApiContext") -> Response:
@@ -50,16 +34,16 @@ async def show_proposal(request: Request, context: "ApiContext") -> Response:
     try:
         settings, claim, action = _open(request, context, text)
     except LinkError as error:
-        return _page(error.status, "Nothing to decide", [_paragraph(str(error))])
+        return form_page(error.status, "Nothing to decide", [paragraph(str(error))])
     incident = _coordinator(context).view.incidents.get(action.reason.incident)
     parts = [*_plan_parts(action), *_evidence_parts(incident), _form(settings, claim, text)]
-    return _page(200, action.title, parts)
+    return form_page(200, action.title, parts)
 
 
 async def decide_proposal(request: Request, context: "ApiContext") -> Response:
     """Approves or refuses a proposal by the form of its page."""
     try:
-        given = await _read_form(request)
+        given = await read_form(request)
         settings, claim, action = _open(request, context, given.get("t", ""))
         who = _authenticate(context, given) if settings.login else claim.who
         if not (why := given.get("why", "").strip()[:MAX_WHY]):
@@ -70,12 +54,12 @@ async def decide_proposal(request: Request, context: "ApiContext") -> Response:
             raise LinkError(400, "approve or refuse was expected")
         decided = await decide(action.id, who, f"{why} (by a link to {claim.who})")
     except BadBodyError as error:
-        return _page(error.status, "Nothing was changed", [_paragraph(str(error))])
+        return form_page(error.status, "Nothing was changed", [paragraph(str(error))])
     except LinkError as error:
-        return _page(error.status, "Nothing was changed", [_paragraph(str(error))])
+        return form_page(error.status, "Nothing was changed", [paragraph(str(error))])
     except ActionRequestError as error:
-        return _page(409, "Nothing was changed", [_paragraph(str(error))])
-    return _page(200, "Decided", [_paragraph(f"{describe_action(decided)}.")])
+        return form_page(409, "Nothing was changed", [paragraph(str(error))])
+    return form_page(200, "Decided", [paragraph(f"{describe_action(decided)}.")])
 
 
 def _open(request: Request, context: "ApiContext", text: str) -> tuple[LinkSettings, LinkClaim, Action]:
@@ -110,21 +94,6 @@ def _authenticate(context: "ApiContext", given: dict[str, str]) -> str:
     return caller.name
 
 
-async def _read_form(request: Request) -> dict[str, str]:
-    """Returns the fields of a form.
-
-    Raises:
-        BadBodyError: the body is none, or too large or too slow.
-    """
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        raise BadBodyError(415, f"Content-Type: {FORM} is required")
-    try:
-        result = parse_qs(await read_text(request), max_num_fields=MAX_FIELDS)
-    except ValueError:
-        raise BadBodyError(400, "a form that cannot be read") from None
-    return {name: values[0] for name, values in result.items()}
-
-
 def _plan_parts(action: Action) -> list[str]:
     plan, reason = action.plan, action.reason
     facts = {
@@ -143,7 +112,7 @@ def _plan_parts(action: Action) -> list[str]:
 
 def _evidence_parts(incident: Incident | None) -> list[str]:
     if incident is None:
-        return [_paragraph("The incident is over.")]
+        return [paragraph("The incident is over.")]
     texts = {
         "seen": incident_text.seen_text(incident) or incident_text.summary_text(incident),
         "otherwise": incident_text.otherwise_text(incident),
@@ -173,17 +142,6 @@ def _facts(facts: Mapping[str, str]) -> str:
 
 def _listing(calls: Iterable[str]) -> str:
     return f"<pre>{escape(chr(10).join(calls) or 'none')}</pre>"
-
-
-def _paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
-
-
-def _page(status: int, title: str, parts: Iterable[str]) -> Response:
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
-    body = f"<h1>{escape(title)}</h1>{''.join(parts)}"
-    text = f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>'
-    return HTMLResponse(text, status, headers=HEADERS)
 
 
 def _coordinator(context: "ApiContext") -> Coordinator:

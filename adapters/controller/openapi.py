@@ -7,7 +7,7 @@ from skewscope.adapters.formats.row_protocol import CONTENT_TYPE, ROWS_PATH
 from skewscope.adapters.sources.common.push_receiver import PushReceiver
 
 if TYPE_CHECKING:
-    from skewscope.adapters.controller.api import Route
+    from skewscope.adapters.controller.route import Route
 
 FORM = "application/x-www-form-urlencoded"
 AUTH_RESPONSES = {

@@ -11,6 +11,7 @@ from skewscope.adapters.controller import config
 from skewscope.adapters.controller.allocation import configure_malloc
 from skewscope.adapters.controller.auth import AGENT
 from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.incident_pages import PageRenderer
 from skewscope.adapters.controller.server import ControllerApp, create_server, open_socket
 from skewscope.adapters.runtime.blocking_calls import FILES
 from skewscope.adapters.runtime.tasks import record_failure, start_job
@@ -28,8 +29,8 @@ GC_THRESHOLDS = (100_000, 50, 1000)
 log = logging.getLogger(__name__)
 
 
-def run(path: Path) -> None:
-    """Runs a controller until SIGTERM or SIGINT; SIGHUP reloads the config.
+def run(path: Path, pages: PageRenderer | None = None) -> None:
+    """Runs a controller until SIGTERM or SIGINT; SIGHUP reloads the config. `pages` renders pages for browsers.
 
     Raises:
         InputError: the config, the store or the rules are invalid.
@@ -38,15 +39,15 @@ def run(path: Path) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(*GC_THRESHOLDS)
     configure_malloc()
-    asyncio.run(_serve(path))
+    asyncio.run(_serve(path, pages))
 
 
-async def _serve(path: Path) -> None:
+async def _serve(path: Path, pages: PageRenderer | None) -> None:
     settings = config.read_at_start(path)
     with open_socket(settings.listen) as handshake:
         controller = create_controller(settings)
         await controller.start()
-        app = ControllerApp(controller)
+        app = ControllerApp(controller, pages)
         web = create_server(app, settings.tls)
         stop = asyncio.Event()
         reloads = _install_signal_handlers(app, path, stop)

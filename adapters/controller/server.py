@@ -28,7 +28,7 @@ from skewscope.adapters.controller.agent_receiver import (
     RowsMovedError,
     UnknownTablesError,
 )
-from skewscope.adapters.controller.api import ROUTES, ApiContext, Route
+from skewscope.adapters.controller.api import ROUTES, ApiContext
 from skewscope.adapters.controller.auth import AccessControl, Caller, DeniedError
 from skewscope.adapters.controller.body_budget import BodyBudget, BodyReservation
 from skewscope.adapters.controller.config import ListenConfig, TlsConfig
@@ -36,7 +36,9 @@ from skewscope.adapters.controller.connection_limit import ConnectionLimit
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.fair_worker import FairWorker, WorkerFullError
 from skewscope.adapters.controller.http_helpers import ACCESS_KEY, CALLER_KEY, error_response
+from skewscope.adapters.controller.incident_pages import PageRenderer, login_page, wants_page
 from skewscope.adapters.controller.protocol import PEER_KEY, REQUEST_TIMEOUT, HttpConnection, RowsSender
+from skewscope.adapters.controller.route import Route
 from skewscope.adapters.controller.shared_work import WorkRefusedError
 from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.controller.tls import TlsHandshake
@@ -97,6 +99,8 @@ class ControllerApp:
     """The ASGI application."""
 
     controller: Controller
+    pages: PageRenderer | None = None
+    """Renders pages for browsers; None where there are none."""
     access_control: AccessControl = field(init=False)
     body_budget: BodyBudget = field(default_factory=lambda: BodyBudget(MAX_INFLIGHT_BYTES))
     _rows_worker: FairWorker = field(init=False)
@@ -108,7 +112,7 @@ class ControllerApp:
         self.access_control = AccessControl(self.controller.config)
         self._start_worker()
         self.controller.receiver.others = self._rows_worker
-        context = self._context = ApiContext(self.controller, self.controller.reader)
+        context = self._context = ApiContext(self.controller, self.controller.reader, pages=self.pages)
         routes = [
             StarletteRoute(route.pattern, self._endpoint(route, context), methods=[route.method]) for route in ROUTES
         ]
@@ -138,6 +142,8 @@ class ControllerApp:
                     request.scope[CALLER_KEY] = check()
                 return await route.handler(request, context)
             except DeniedError as error:
+                if route.is_page and wants_page(request):
+                    return login_page(401, request.url.path)
                 return _denial_response(error)
             except WorkRefusedError as error:
                 return error_response(503, str(error), **{"Retry-After": "1"})
@@ -156,7 +162,7 @@ class ControllerApp:
         Raises:
             DeniedError: the caller may not use it.
         """
-        caller = self._authenticate(scope)
+        caller = self._authenticate_reader(scope) if route.is_page else self._authenticate(scope)
         self.access_control.authorise(caller, route.role, agents=route.allows_agents)
         return caller
 
@@ -171,6 +177,13 @@ class ControllerApp:
 
     def _authenticate(self, scope: Scope) -> Caller:
         return self.access_control.authenticate(_get_header(scope, b"authorization"), scope.get(PEER_KEY, ""))
+
+    def _authenticate_reader(self, scope: Scope) -> Caller:
+        """Returns who reads a page: by a token, or by the session of a browser."""
+        if _get_header(scope, b"authorization"):
+            return self._authenticate(scope)
+        session = self._context.sessions.authorization(_get_header(scope, b"cookie"), self.controller.clock.uptime())
+        return self.access_control.authenticate(session, scope.get(PEER_KEY, ""))
 
     def authorise_sender(self, scope: Scope) -> str | None:
         """Returns the node that a sender of rows may report for; None for any.

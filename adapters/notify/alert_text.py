@@ -42,7 +42,7 @@ class AlertContext:
 
     def title(self, one: Incident) -> str:
         """Returns `Tensor-parallel straggler on n2`."""
-        return incident_text.printable(f"{self.name(one.condition)} on {place_text(one)}")
+        return incident_text.shorten(f"{self.name(one.condition)} on {place_text(one)}")
 
     def url(self, one: Incident) -> str:
         """Returns the address of the page of an incident, '' without a link."""
@@ -70,9 +70,9 @@ def place_text(one: Incident) -> str:
 
 def alert_title(one: Incident, context: AlertContext) -> str:
     """Returns sign, condition, place and how sure it is: `✖ Tensor-parallel straggler on n2 (97 %)`."""
-    if one.is_symptom:
-        return f"{SYMPTOM_SIGN} {context.title(one)} (cause unknown)"
-    return f"{SIGNS[one.severity]} {context.title(one)} ({round(100 * one.confidence)} %)"
+    sign = SYMPTOM_SIGN if one.is_symptom else SIGNS[one.severity]
+    note = "cause unknown" if one.is_symptom else f"{round(100 * one.confidence)} %"
+    return incident_text.shorten(f"{sign} {context.title(one)} ({note})")
 
 
 def alert_body(one: Incident, context: AlertContext) -> str:
@@ -83,8 +83,8 @@ def alert_body(one: Incident, context: AlertContext) -> str:
         _alternative_lines(one, context),
         (context.url(one) or f"Incident {one.id}.",),
     )
-    texts = ("\n".join(line for line in block if line) for block in blocks)
-    return incident_text.printable("\n\n".join(text for text in texts if text), keep="\n")
+    texts = ("\n".join(incident_text.shorten(line) for line in block if line) for block in blocks)
+    return "\n\n".join(text for text in texts if text)
 
 
 def began_text(one: Incident) -> str:
@@ -118,7 +118,8 @@ def _step_lines(steps: tuple[AdvisedStep, ...]) -> Iterator[str]:
         yield f"  {command.command.do}"
         yield f"  {_usage(command)}"
     if command and command.command.undo:
-        yield f"Undo:\n  {command.command.undo}"
+        yield "Undo:"
+        yield f"  {command.command.undo}"
     elif undo := (command.command.undo_by_hand if command else "") or (step.mitigation.undo if step.mitigation else ""):
         yield f"Undo: {undo}"
     if step.mitigation and step.mitigation.verify:

@@ -14,13 +14,13 @@ MAX_TEXT = 1000
 def title(one: Incident) -> str:
     """Returns condition and place: `tp-straggler on rank n3`, `symptom slow-steps on group A`."""
     kind = f"{SYMPTOM} " if one.is_symptom else ""
-    return _truncate(f"{kind}{one.condition} on {one.kind} {one.name}")
+    return shorten(f"{kind}{one.condition} on {one.kind} {one.name}")
 
 
 def evidence_text(one: Incident) -> str:
     """Returns the supporting evidence, strongest first; '' for none."""
     spoken = sorted((e for e in one.evidence if e.verdict == "yes"), key=lambda e: -e.weight)
-    return _truncate("; ".join(f"{e.name} ({e.expr.partition(DEFINITIONS_MARK)[0]})" for e in spoken[:MAX_ITEMS]))
+    return shorten("; ".join(f"{e.name} ({e.expr.partition(DEFINITIONS_MARK)[0]})" for e in spoken[:MAX_ITEMS]))
 
 
 def seen_text(one: Incident) -> str:
@@ -45,12 +45,12 @@ def otherwise_text(one: Incident) -> str:
 
 def advice_text(one: Incident) -> str:
     """Returns the advice, best first."""
-    return _truncate("; ".join(f"{each.id} ({each.actor}): {each.why}" for each in one.mitigations[:MAX_ITEMS]))
+    return shorten("; ".join(f"{each.id} ({each.actor}): {each.why}" for each in one.mitigations[:MAX_ITEMS]))
 
 
 def actions_text(actions: tuple[str, ...]) -> str:
     """Returns what was done about an incident, latest first."""
-    return _truncate("; ".join(actions[:MAX_ITEMS]))
+    return shorten("; ".join(actions[:MAX_ITEMS]))
 
 
 def impact_text(one: Incident) -> str:
@@ -64,7 +64,7 @@ def impact_text(one: Incident) -> str:
 def join_names(found: tuple[str, ...]) -> str:
     """Joins some names and the number of the remaining ones."""
     more = len(found) - MAX_ITEMS
-    return _truncate(", ".join(found[:MAX_ITEMS]) + (f" and {more} more" if more > 0 else ""))
+    return shorten(", ".join(found[:MAX_ITEMS]) + (f" and {more} more" if more > 0 else ""))
 
 
 def causes_text(one: Incident) -> str:
@@ -81,7 +81,7 @@ def unjudged_text(one: Incident) -> str:
 
 def summary_text(one: Incident) -> str:
     """Returns what is abnormal, in one sentence; '' for a diagnosis."""
-    return _truncate(one.summary)
+    return shorten(one.summary)
 
 
 def nodes_of(one: Incident, topology: Topology) -> set[str]:
@@ -103,11 +103,7 @@ def fleet_of(one: Incident, topology: Topology) -> str:
     return fleets.pop() if len(fleets) == 1 else FLEET
 
 
-def printable(text: str, keep: str = "") -> str:
-    """Returns a text with `?` for what is not printable, save the characters in `keep`."""
-    return "".join(c if c.isprintable() or c in keep else "?" for c in text)
-
-
-def _truncate(text: str) -> str:
-    text = printable(text)
+def shorten(text: str) -> str:
+    """Returns a printable text of at most MAX_TEXT characters."""
+    text = "".join(c if c.isprintable() else "?" for c in text)
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."

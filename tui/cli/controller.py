@@ -38,9 +38,10 @@ def run(path: Path) -> None:
     """
     from skewscope.adapters.controller.process import run as run_  # noqa: PLC0415
     from skewscope.adapters.runtime.log_lines import configure_log  # noqa: PLC0415
+    from skewscope.tui.render.incident_pages import HtmlPages  # noqa: PLC0415
 
     configure_log("%(asctime)s %(levelname)s %(message)s")
-    run_(path)
+    run_(path, HtmlPages())
 
 
 @click.group("config", cls=ControllerGroup)

@@ -65,7 +65,33 @@ def choose_address(url: str | None, token_file: Path | None) -> ControllerAddres
 
 
 def ask_controller(controller: ControllerAddress, method: str, path: str, body: object = None) -> Any:
-    """Send a request to a controller and return its answer.
+    """Send a request to a controller and return its answer, a JSON object.
+
+    Raises:
+        InputError: The controller found problems in what was sent.
+        SkewscopeError: The controller does not answer, or rejects the request.
+    """
+    text = _request(controller, method, path, body)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SkewscopeError(f"{controller.url}: the controller does not answer ({error}).") from None
+    if not isinstance(found, dict):
+        raise SkewscopeError(f"{controller.url}: an answer that is no JSON object; is this a controller?")
+    return found
+
+
+def ask_text(controller: ControllerAddress, path: str) -> str:
+    """Get a text of a controller.
+
+    Raises:
+        SkewscopeError: The controller does not answer, or rejects the request.
+    """
+    return _request(controller, "GET", path).decode("utf-8", "replace")
+
+
+def _request(controller: ControllerAddress, method: str, path: str, body: object = None) -> bytes:
+    """Returns the body of a good answer.
 
     Raises:
         InputError: The controller found problems in what was sent.
@@ -79,16 +105,14 @@ def ask_controller(controller: ControllerAddress, method: str, path: str, body: 
     channel = Channel(endpoint)
     try:
         answer = channel.send(method, path, body)
-        found = json.loads(answer.body)
+        problems = json.loads(answer.body) if answer.status >= 400 else None
     except (OSError, HTTPException, ValueError, RecursionError) as error:
         raise SkewscopeError(f"{controller.url}: the controller does not answer ({error}).") from None
     finally:
         channel.close()
     if answer.status >= 400:
-        raise _to_error(controller, answer.status, found)
-    if not isinstance(found, dict):
-        raise SkewscopeError(f"{controller.url}: an answer that is no JSON object; is this a controller?")
-    return found
+        raise _to_error(controller, answer.status, problems)
+    return answer.body
 
 
 def expect_list(controller: ControllerAddress, answer: Any, name: str) -> list[Any]:

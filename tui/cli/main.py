@@ -25,6 +25,7 @@ from skewscope.tui.cli import (
     formats,
     history,
     knowledge,
+    remote_incident,
     reports,
     rules,
     silences,
@@ -35,6 +36,7 @@ from skewscope.tui.cli import (
 )
 from skewscope.tui.cli.catalogue import kb
 from skewscope.tui.cli.completion import complete_entries, complete_recordings, complete_themes
+from skewscope.tui.cli.controller_client import ControllerAddress, connection_options
 from skewscope.tui.cli.options import (
     check_choices,
     formats_option,
@@ -300,14 +302,18 @@ def _replay_one(path: Path, *, as_json: bool, why: bool, span: TimeRange, **how:
 @click.option("--time", type=parse_time, metavar="TIME", help="When it was not told.")
 @click.option("--over", metavar="RECORDING", help="Telemetry for --why-not (default: the built-in demo).")
 @recording_option
+@connection_options
 @json_option
-def explain(what: str | None, recording: Path | None, as_json: bool, **asked: Any) -> None:
+def explain(
+    controller: ControllerAddress, what: str | None, recording: Path | None, as_json: bool, **asked: Any
+) -> None:
     """Explain an incident, a condition or a symptom in depth, or why something was not reported.
 
     \b
     Examples:
       skewscope explain tp-straggler                        a condition of the catalogue
-      skewscope explain 5d5db2f8bb2a --replay RECORDING     an incident
+      skewscope explain 5d5db2f8bb2a --replay RECORDING     an incident of a recording
+      skewscope explain 5d5db2f8bb2a --url http://HOST:8470 an incident of a controller
       skewscope explain --why-not tp-straggler --at n3 --time 2026-11-20T23:10:30Z --over RECORDING
 
     The last one prints each item of evidence of its rules at that time, with verdict, value and threshold, and what was
@@ -329,13 +335,17 @@ def explain(what: str | None, recording: Path | None, as_json: bool, **asked: An
         else:
             print_lines(entry_lines(entry, DisplayNames(known)), wrapped=True)
         return
-    outcome = _replay(recording)
-    incident = _find_incident(what, outcome, [*known.conditions, *known.symptoms])
+    if controller.is_named:
+        incident, names, now = remote_incident.read_incident(controller, what)
+    else:
+        outcome = _replay(recording)
+        incident = _find_incident(what, outcome, [*known.conditions, *known.symptoms])
+        names = DisplayNames(known, outcome.incidents, topology=outcome.topology)
+        now = outcome.snapshots[-1].time
     if as_json:
         click.echo(incident.as_line())
         return
-    names = DisplayNames(known, outcome.incidents, topology=outcome.topology)
-    print_lines(full_lines(incident, names, outcome.snapshots[-1].time, min(output_width(), 110)))
+    print_lines(full_lines(incident, names, now, min(output_width(), 110)))
     if found := known.conditions.get(incident.condition) or known.symptoms.get(incident.condition):
         print_lines([(), line("─" * min(output_width(), 40), "dim"), ()])
         print_lines(entry_lines(found, names), wrapped=True)

@@ -182,9 +182,17 @@ def html_report(
     snapshot = history.snapshot(len(history.times()) - 1)
     missing = [*snapshot.missing, *outcome.warnings]
     unused = unused_sentences(outcome.unmapped)
-    return render_html(
-        HtmlReportData(name, snapshot, names, verdict_line(outcome), watch_summary(outcome), missing, unused, *also)
-    )
+    verdict, watched = verdict_line(outcome), watch_summary(outcome)
+    made = _describe_origin(name, next((one.input_hash for one in outcome.incidents), ""))
+    return render_html(HtmlReportData(name, snapshot, names, verdict, watched, missing, unused, *also, provenance=made))
+
+
+def _describe_origin(name: str, input_hash: str) -> str:
+    """Returns by which versions a page was made, from which input, and how it is made again."""
+    from skewscope.tui.cli.doctor import describe_version  # noqa: PLC0415
+
+    read = f" · input {input_hash[:12]}" if input_hash else ""
+    return f"made by skewscope {describe_version()}{read} · again: skewscope report {name} --html"
 
 
 @click.command("keys", cls=ReportCommand)

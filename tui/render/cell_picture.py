@@ -79,6 +79,11 @@ class CellPicture:
     classes: Sequence[CellClass] = field(default=SHADES)
 
     @property
+    def moments(self) -> str:
+        """The signs below the cells with their words."""
+        return "  ".join(f"{mark.sign} {mark.words}" for mark in self.marks)
+
+    @property
     def description(self) -> str:
         """The title, with the value of each marked row: what a reader without the picture needs."""
         marked = ", ".join(f"{one.name} {one.note}".strip() for one in self.labels if one.is_marked)
@@ -151,7 +156,7 @@ def _axis_lines(picture: CellPicture, columns: int) -> list[Line]:
         axis = first + axis[len(first) :]
     if not axis[-len(last) - 1 :].strip():
         axis = axis[: columns - len(last)] + last
-    words = "  ".join(f"{mark.sign} {mark.words}" for mark in picture.marks)
+    words = picture.moments
     gap = f" {words} "
     place = axis.rfind(" " * len(gap)) if words else -1
     if place >= 0 and not any(mark.sign in axis[place:] for mark in picture.marks):
@@ -208,9 +213,6 @@ def _axis_svg(picture: CellPicture, height: int) -> str:
         f"<text x='{SVG_LABEL}' y='{height - 4}'>{_escape(picture.ends[0])}</text>"
         f"<text x='{SVG_LABEL + span}' y='{height - 4}' text-anchor='end'>{_escape(picture.ends[1])}</text>"
     )
-    words = "  ".join(f"{mark.sign} {mark.words}" for mark in picture.marks)
-    middle = SVG_LABEL + span / 2
-    ends += f"<text x='{middle:.0f}' y='{height - 4}' text-anchor='middle'>{_escape(words)}</text>" if words else ""
     signs = (
         f"<text x='{SVG_LABEL + min(max(mark.share, 0.0), 1.0) * span:.1f}' y='{base - 3}' text-anchor='middle'>"
         f"{_escape(mark.sign)}</text>"

@@ -1,4 +1,7 @@
-"""The report as a self-contained HTML page with charts: no scripts, no external resources. Pure."""
+"""The report as a self-contained HTML page with charts: no scripts, no external resources. Pure.
+
+Pages of a controller are made of the same parts.
+"""
 
 import math
 from collections.abc import Iterable
@@ -44,9 +47,17 @@ h3{font-size:1rem;margin-bottom:.2rem}table{border-collapse:collapse;width:100%}
 td,th{text-align:left;padding:.2rem .6rem .2rem 0;vertical-align:top}th{color:var(--dim);font-weight:normal}
 td.n{text-align:right}td.n,td.l{white-space:nowrap}.crit{color:var(--crit)}.warn{color:var(--warn)}.info{color:var(--info)}
 .ok{color:var(--ok)}.dim{color:var(--dim)}a{color:var(--info)}code{font-size:.85em}svg{max-width:100%;height:auto}
-svg text{fill:var(--dim);font:11px system-ui}.wide{overflow-x:auto}ul{padding-left:1.2rem}
+svg text{fill:var(--dim);font:11px system-ui}.wide{overflow-x:auto}ul{padding-left:1.2rem}figure{margin:0}
 pre{overflow-x:auto;padding:.4rem .6rem;border:1px solid var(--line)}
-table.lead{width:auto}summary{cursor:pointer;color:var(--info)}
+table.lead{width:auto}summary{cursor:pointer;color:var(--info)}footer{border-top:1px solid var(--line);margin-top:2rem}
+.command{font:.85em ui-monospace,monospace;overflow-wrap:anywhere}
+@media(max-width:600px){table.cards thead{display:none}table.cards tr{display:block;border-top:1px solid var(--line);
+padding:.4rem 0}table.cards td{display:inline-block;padding:0 .8rem 0 0;text-align:left}
+table.cards td:nth-child(2){display:block;font-weight:bold}table.cards td:last-child{display:block}
+svg text{font-size:16px}table.lead th,table.lead td{display:block}}
+@media print{@page{size:A4;margin:14mm}body{margin:0;max-width:none;font-size:11pt}a{color:inherit}
+table,figure,svg,pre,h2,h3{break-inside:avoid}h2,h3{break-after:avoid}
+details.do::details-content{content-visibility:visible;height:auto}details.do>summary{list-style:none}}
 """
 
 
@@ -66,60 +77,81 @@ class HtmlReportData:
     """What a controller did about its incidents."""
     history: HistoryPlots | None = None
     """Plots of weeks before."""
+    provenance: str = ""
+    """By what the page was made, from which input, and how it is made again; '' to leave it out."""
+    link: str = "#"
+    """What precedes the id of an incident in links to it."""
 
 
 def render_html(data: HtmlReportData) -> str:
-    """Returns the page as HTML."""
+    """Returns the report as HTML."""
     rows = incident_table.rank_incidents(data.snapshot.incidents)
     node_lookup = NodeLookup(data.snapshot.topology)
     roots = [row.incident for row in rows if not row.depth]
+    title = page_title(roots[0], data.names) if roots else data.name
+    verdict = f"<p><strong>{to_html(data.name)}: {_spans_html(data.verdict)}</strong></p>"
     body = [
-        f"<h1>{_escape(data.name)}</h1>",
-        f"<p><strong>{_spans_html(data.verdict)}</strong></p><p class=dim>{_escape(data.watch_summary)}</p>",
-        _overview_table(rows, data),
-        *(_incident_section(incident, data, node_lookup) for incident in roots),
+        f"{verdict}<p class=dim>{to_html(data.watch_summary)}</p>",
+        overview_table(rows, data),
+        *(incident_section(incident, data, node_lookup) for incident in roots),
         history_html(data.history) if data.history else "",
-        _missing_section(data),
+        missing_section(data),
     ]
+    return render_page(title, body, data.provenance)
+
+
+def render_page(title: str, body: Iterable[str], provenance: str = "") -> str:
+    """Returns a page with a title, sections and what it was made by."""
     head = '<meta charset=utf-8><meta name=viewport content="width=device-width">'
-    title = f"<title>{_escape(data.name)}: Skewscope</title>"
-    top = f"<!doctype html><html lang=en><head>{head}{title}<style>{STYLE}</style></head>"
-    return f"{top}<body>{''.join(body)}</body></html>\n"
+    top = f"<!doctype html><html lang=en><head>{head}<title>{to_html(title)}</title><style>{STYLE}</style></head>"
+    foot = f"<footer class=dim><p>{to_html(provenance)}</p></footer>" if provenance else ""
+    return f"{top}<body><main><h1>{to_html(title)}</h1>{''.join(body)}</main>{foot}</body></html>\n"
 
 
-def _escape(value: str) -> str:
+def page_title(incident: Incident, names: DisplayNames) -> str:
+    """Returns the sentence of an incident, with its time."""
+    glyph, _ = detail.severity_glyph(incident)
+    when = "" if units.is_undated(incident.opened_at) else f", {units.format_datetime(incident.opened_at)}"
+    return f"{glyph} {names.incident_title(incident)}{when}"
+
+
+def to_html(value: str) -> str:
+    """Returns a text as HTML."""
     return escape(text.sanitise(value))
 
 
 def _spans_html(line: Line) -> str:
-    return "".join(f"<span class={role}>{_escape(part)}</span>" if role else _escape(part) for part, role in line)
+    return "".join(f"<span class={role}>{to_html(part)}</span>" if role else to_html(part) for part, role in line)
 
 
-def _overview_table(rows: list[incident_table.IncidentRow], data: HtmlReportData) -> str:
+def overview_table(rows: list[incident_table.IncidentRow], data: HtmlReportData) -> str:
     """Returns a table of the incidents, root causes first."""
     if not rows:
         return ""
-    head = "".join(f"<th scope=col>{title}" for title in ("", "condition", "where", "since", "for", "sure", "impact"))
-    return f"<div class=wide><table><tr>{head}</tr>{''.join(_overview_row(row, data) for row in rows)}</table></div>"
+    head = "".join(
+        f"<th scope=col>{title}" for title in ("state", "condition", "where", "since", "for", "sure", "impact")
+    )
+    body = "".join(_overview_row(row, data) for row in rows)
+    return f"<div class=wide><table class=cards><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def _overview_row(row: incident_table.IncidentRow, data: HtmlReportData) -> str:
     incident = row.incident
     glyph, role = detail.severity_glyph(incident)
     label = incident.state if incident.state == "resolved" else incident.severity
-    name = _escape(data.names.incident_name(incident))
-    linked = f"<a href='#{_escape(incident.id)}'>{name}</a>" if not row.depth else f"└ {name}"
+    name = to_html(data.names.incident_name(incident))
+    linked = f"<a href='{to_html(data.link + incident.id)}'>{name}</a>" if not row.depth else f"└ {name}"
     lasted = units.format_duration(detail.duration(incident, data.snapshot.time))
-    sure, impact = detail.format_confidence(incident), _escape(detail.format_impact(incident))
+    sure, impact = detail.format_confidence(incident), to_html(detail.format_impact(incident))
     cells = (
-        f"<td class=l><span class={role}>{glyph} {_escape(label)}</span>",
-        f"<td>{linked}<td>{_escape(detail.format_location(incident))}<td>{units.format_time(incident.opened_at)}",
+        f"<td class=l><span class={role}>{glyph} {to_html(label)}</span>",
+        f"<td>{linked}<td>{to_html(detail.format_location(incident))}<td>{units.format_time(incident.opened_at)}",
         f"<td class=n>{lasted}<td class=n>{sure}<td>{impact}",
     )
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _incident_section(incident: Incident, data: HtmlReportData, node_lookup: NodeLookup) -> str:
+def incident_section(incident: Incident, data: HtmlReportData, node_lookup: NodeLookup) -> str:
     """Returns a root incident: what an operator needs and charts; the reasoning is folded."""
     what, state, since = detail.headline(incident, data.names, data.snapshot.time)
     charts = (
@@ -129,7 +161,7 @@ def _incident_section(incident: Incident, data: HtmlReportData, node_lookup: Nod
     reasoning = [part for part in detail.full_sections(incident, data.names) if part.label not in _REPLACED_LABELS]
     return "".join(
         (
-            f"<h2 id='{_escape(incident.id)}'>{_spans_html(what)}</h2>",
+            f"<h2 id='{to_html(incident.id)}'>{_spans_html(what)}</h2>",
             f"<p>{_spans_html(state)}<br>{_spans_html(since)}</p>",
             _members_picture(incident, data, node_lookup),
             _lead_table(detail.lead_sections(incident, data.names)),
@@ -149,14 +181,14 @@ def _members_picture(incident: Incident, data: HtmlReportData, node_lookup: Node
     picture = members_over_time(incident, data.snapshot, node_lookup)
     if picture is None:
         return ""
-    legend = f"<span class=dim>{_escape(picture.legend)}</span>"
-    return f"<h3>{_escape(picture.title)}</h3><p>{legend}</p>{picture_svg(picture)}"
+    legend = f"<p class=dim>{to_html(picture.legend)}<br>{to_html(picture.moments)}</p>"
+    return f"<figure><h3>{to_html(picture.title)}</h3>{legend}{picture_svg(picture)}</figure>"
 
 
 def _lead_table(parts: Iterable[detail.Section]) -> str:
     """Returns what an operator needs as a table of labels and texts."""
     rows = (
-        f"<tr><th scope=row>{_escape(part.label)}<td>{'<br>'.join(map(_spans_html, part.items))}</tr>" for part in parts
+        f"<tr><th scope=row>{to_html(part.label)}<td>{'<br>'.join(map(_spans_html, part.items))}</tr>" for part in parts
     )
     return f"<table class=lead>{''.join(rows)}</table>"
 
@@ -169,12 +201,12 @@ def _evidence_table(incident: Incident, names: DisplayNames) -> str:
     """Returns the evidence as a table: each item in words, with its expression below."""
     words = words_of_catalogue(names.catalogue)
     rows = [(item, "for") for item in incident.evidence] + [(item, "against") for item in incident.against]
-    head = "".join(f"<th scope=col>{title}" for title in ("verdict", "evidence", "", "weight", "value", "in words"))
+    head = "".join(f"<th scope=col>{title}" for title in ("verdict", "evidence", "side", "weight", "value", "in words"))
     body = "".join(
-        f"<tr><td>{item.verdict}<td>{_escape(detail.format_name(item.name))}<td>{side}<td class=n>{item.weight:g}"
-        f"<td class=n>{_escape(detail.format_value(item))}"
-        f"<td>{_escape(evidence_sentence(item.expr, words))}"
-        f"<br><code>{_escape(format_expression(item.expr))}</code></tr>"
+        f"<tr><td>{item.verdict}<td>{to_html(detail.format_name(item.name))}<td>{side}<td class=n>{item.weight:g}"
+        f"<td class=n>{to_html(detail.format_value(item))}"
+        f"<td>{to_html(evidence_sentence(item.expr, words))}"
+        f"<br><code>{to_html(format_expression(item.expr))}</code></tr>"
         for item, side in rows
     )
     return f"<h3>evidence</h3><div class=wide><table><tr>{head}</tr>{body}</table></div>"
@@ -189,25 +221,26 @@ def _advice_section(incident: Incident, data: HtmlReportData) -> str:
         if known is not None:
             recipe = "".join(f"<li>{_spans_html(one)}" for one in detail.recipe_lines(known))
             filled = commands_html(known, fill_commands(known, incident, names.topology))
-            why = f"<p>{_escape(advice.why)}</p>" if advice.why else ""
-            out.append(f"<h3>{_escape(known.name)} ({_escape(advice.actor)})</h3>{why}<ul>{recipe}</ul>{filled}")
-    return f"<details><summary>what to do</summary>{''.join(out)}</details>" if out else ""
+            why = f"<p>{to_html(advice.why)}</p>" if advice.why else ""
+            out.append(f"<h3>{to_html(known.name)} ({to_html(advice.actor)})</h3>{why}<ul>{recipe}</ul>{filled}")
+    return f"<details class=do><summary>what to do</summary>{''.join(out)}</details>" if out else ""
 
 
 def _actions_section(incident: Incident, data: HtmlReportData) -> str:
     """Returns what was done about an incident: each action in a sentence, its effect, its calls."""
     items = []
     for action in (one for one in data.actions if one.reason.incident == incident.id):
-        calls = "".join(f"<br><code>{_escape(call)}</code>" for call in action.plan.calls)
+        calls = "".join(f"<br><code>{to_html(call)}</code>" for call in action.plan.calls)
         gained = format_measurement(action.measurement)
-        facts = f"<br>{_escape(gained)}" if gained else ""
-        items.append(f"<li>{_escape(describe_action(action))}{facts}{calls}</li>")
+        facts = f"<br>{to_html(gained)}" if gained else ""
+        items.append(f"<li>{to_html(describe_action(action))}{facts}{calls}</li>")
     return f"<h3>acted</h3><ul>{''.join(items)}</ul>" if items else ""
 
 
-def _missing_section(data: HtmlReportData) -> str:
-    items = "".join(f"<li>{_escape(one)}" for one in data.missing)
-    unused = "".join(f"<li>{_escape(one)}" for one in data.unused)
+def missing_section(data: HtmlReportData) -> str:
+    """Returns missing data, and samples that were not used; '' for none."""
+    items = "".join(f"<li>{to_html(one)}" for one in data.missing)
+    unused = "".join(f"<li>{to_html(one)}" for one in data.unused)
     folded = f"<details><summary>samples that were not used</summary><ul>{unused}</ul></details>" if unused else ""
     return f"<h2>Missing data</h2><ul>{items}</ul>{folded}" if items or folded else ""
 
@@ -247,7 +280,7 @@ def _chart_svg(
     lines.append(_curve_path(times, own, (low, high), "var(--crit)", 2.0))
     peers = units.format_count(len(one.peer_rows), "peer")
     name = f"{detail.format_name(item.name)}: {one.signal} of {one.entity}, beside {peers}"
-    top, bottom = (_escape(units.format_brief(value, one.unit, share=share)) for value in (high, low))
+    top, bottom = (to_html(units.format_brief(value, one.unit, share=share)) for value in (high, low))
     baseline = CHART_HEIGHT - BOTTOM_MARGIN
     labels = (
         f"<text x={LEFT_MARGIN - 6} y=12 text-anchor=end>{top}</text>"
@@ -256,8 +289,16 @@ def _chart_svg(
         f"<text x={CHART_WIDTH} y={CHART_HEIGHT - 3} text-anchor=end>{units.format_time(times[-1])}</text>"
     )
     frame = f"<path d='M{LEFT_MARGIN} 2V{baseline}H{CHART_WIDTH}' fill=none stroke=var(--line) />"
-    head = f"<svg viewBox='0 0 {CHART_WIDTH} {CHART_HEIGHT}' role=img aria-label='{_escape(name)}'>"
-    return f"<h3>{_escape(name)}</h3>{head}{frame}{''.join(lines)}{labels}</svg>"
+    head = f"<svg viewBox='0 0 {CHART_WIDTH} {CHART_HEIGHT}' role=img aria-label='{to_html(name)}'>"
+    legend = f"red: {one.entity}; grey: {peers}; shaded: the incident, {_span_text(incident)}"
+    told = f"<p class=dim>{to_html(legend)}</p>"
+    return f"<figure><h3>{to_html(name)}</h3>{told}{head}{frame}{''.join(lines)}{labels}</svg></figure>"
+
+
+def _span_text(incident: Incident) -> str:
+    """Returns from when to when an incident lasted."""
+    until = "to now" if incident.resolved_at is None else f"to {units.format_time(incident.resolved_at)}"
+    return f"from {units.format_time(incident.opened_at)} {until}"
 
 
 def _is_reading(one: evidence_series.EvidenceSeries, names: DisplayNames) -> bool:

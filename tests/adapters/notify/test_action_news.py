@@ -11,11 +11,15 @@ from skewscope.adapters.controller.persistence import StoreWriter
 from skewscope.adapters.controller.store import Store, StoreReader
 from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.notify import chat
+from skewscope.adapters.notify.alert_text import AlertContext
 from skewscope.adapters.notify.base import ACTED, IncidentUpdate, Notification, NotificationScope
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.engine.actions.action import APPLIED, APPROVED, EXPIRED, PROPOSED, UNDOING, UNDONE
+from skewscope.kb.loader import catalogue
 from tests.adapters.notify.incidents import fleet, incident
 from tests.support.action_samples import build_proposal, build_verified
+
+CONTEXT = AlertContext(catalogue(), fleet())
 
 ONE = incident(3)
 PROPOSAL = replace(build_proposal(), reason=replace(build_proposal().reason, incident=ONE.id))
@@ -126,7 +130,8 @@ def test_only_some_states_are_news(state, is_news):
 
 def test_a_chat_says_what_became_of_an_action():
     update = IncidentUpdate(ACTED, "drain w2 at front: undone", ONE)
-    title, body = chat.build_message(Notification(1, 5.0, update, ("drain w2 at front: undone",)), fleet())
-    assert title == "Action for " + chat.incident_text.title(ONE)
-    assert body.startswith("In ")
+    title, body = chat.build_message(
+        Notification(1, 5.0, update, ("drain w2 at front: undone",)), AlertContext(catalogue(), fleet())
+    )
+    assert title.startswith("Action for Tensor-parallel straggler on ")
     assert body.count("drain w2 at front: undone") == 1

@@ -9,6 +9,7 @@ import pytest
 from skewscope.adapters.actions.summary import describe_action, describe_actions
 from skewscope.adapters.controller.store import Store, StoreReader
 from skewscope.adapters.notify import chat
+from skewscope.adapters.notify.alert_text import AlertContext
 from skewscope.adapters.notify.base import OPENED, RESOLVED, WITHDRAWN, IncidentUpdate, Notification
 from skewscope.engine.actions.action import action_to_json
 from skewscope.kb.problems import InputError
@@ -18,6 +19,8 @@ from skewscope.tui.render.html_report import HtmlReportData, render_html
 from tests.adapters.notify.incidents import fleet, incident
 from tests.support.action_samples import build_proposal, build_refused, build_verified
 from tests.tui.samples import INCIDENTS, catalogue, film
+
+CONTEXT = AlertContext(catalogue(), fleet())
 
 VERIFIED = "drain w1 at front: verified, helped, 95 % of what was lost is back"
 REFUSED = "drain w2 at front: refused (refused by bob: not now)"
@@ -42,8 +45,8 @@ def test_those_of_an_incident_are_listed_latest_first():
 @pytest.mark.parametrize("what", [OPENED, RESOLVED, WITHDRAWN])
 def test_a_chat_tells_what_was_done(what):
     update = IncidentUpdate(what, "a new version", incident(3))
-    assert f"Acted: {VERIFIED}." in chat.build_message(Notification(1, 5.0, update, (VERIFIED,)), fleet())[1]
-    assert "Acted" not in chat.build_message(Notification(1, 5.0, update), fleet())[1]
+    assert f"Acted: {VERIFIED}." in chat.build_message(Notification(1, 5.0, update, (VERIFIED,)), CONTEXT)[1]
+    assert "Acted" not in chat.build_message(Notification(1, 5.0, update), CONTEXT)[1]
 
 
 def test_a_stored_notification_finds_the_actions_of_its_incident(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from skewscope.adapters.config.secret import Secret
 from skewscope.adapters.notify import chat, cloudevents, nvsentinel
+from skewscope.adapters.notify.alert_text import AlertContext
 from skewscope.adapters.notify.base import (
     CHANGED,
     OPENED,
@@ -20,6 +21,8 @@ from skewscope.adapters.notify.base import (
     NotificationScope,
 )
 from skewscope.adapters.sources.common.http_client import FetchOptions
+from skewscope.engine.model.incident import Advice, CompetingCondition
+from skewscope.kb.loader import catalogue
 from tests.adapters.notify.incidents import fleet, incident, over, symptom
 from tests.adapters.notify.servers import free_port, listening
 
@@ -229,13 +232,34 @@ def test_health_events_arrive_over_grpc_on_a_socket(connector, tmp_path):
 
 # --- chat
 
+CONTEXT = AlertContext(catalogue(), fleet(), "https://ops.example")
+
 
 def test_a_message_about_a_symptom_has_its_causes():
-    title, body = chat.build_message(Notification(1, 5.0, IncidentUpdate(OPENED, "", symptom(3))), fleet())
-    assert title == "symptom slow-steps on rank n3"
-    assert "Steps take 1.9 times as long.\nPossible causes: tp-straggler 46 %, fabric-congestion 21 %\n" in body
-    assert "gpu.sm_clock would tell the causes apart." in body
-    assert "Seen:" not in body
+    title, body = chat.build_message(Notification(1, 5.0, IncidentUpdate(OPENED, "", symptom(3))), CONTEXT)
+    assert title == "~ Work takes longer on n3 (cause unknown)"
+    assert "Steps take 1.9 times as long.\nLikely causes: Tensor-parallel straggler 46 %, Congestion" in body
+    assert "would tell the causes apart." in body
+    assert body.endswith("https://ops.example/incidents/i-3")
+
+
+def test_a_message_has_names_cost_command_undo_and_test():
+    one = incident(
+        2,
+        mitigations=(Advice("reshard", "scheduler", ""), Advice("quarantine-node", "scheduler", "it is late")),
+        competing=(CompetingCondition("launch-latency", 0.2, "Its GPU is idle."),),
+        history=((0.1, "evidence held"),),
+        also=("n9",),
+    )
+    title, body = chat.build_message(Notification(1, 5.0, IncidentUpdate(OPENED, "", one)), CONTEXT)
+    assert title == "! Tensor-parallel straggler on n2 and 1 more (75 %)"
+    lines = body.splitlines()
+    assert lines[0] == "since 1970-01-01 00:00:00 UTC · affects 1 node, 1 group · rounds −25 %"
+    first = lines.index("Do: Drain n2 (medium risk)")
+    assert lines[first + 1] == "  scontrol update NodeName=n2 State=DRAIN Reason=i-2"
+    assert lines[lines.index("Undo:") + 1] == "  scontrol update NodeName=n2 State=RESUME"
+    assert any(each.startswith("Worked if: ") for each in lines)
+    assert "If wrong: Kernels that are launched late. Its GPU is idle." in lines
 
 
 def talker(*addresses, per_hour=30):
@@ -254,11 +278,10 @@ def test_a_message_for_each_opening_and_each_end():
 
         asyncio.run(send())
     opened, resolved = (post.json for post in ear.posts)
-    assert opened["title"] == "tp-straggler on rank n3"
-    assert "75 % sure" in opened["message"]
+    assert opened["title"] == "! Tensor-parallel straggler on n3 (75 %)"
     assert "confidence" not in opened["message"]
-    assert "drain-node (scheduler): it is late" in opened["message"]
-    assert resolved["title"] == "Resolved: tp-straggler on rank n3"
+    assert "Do: drain-node" in opened["message"]
+    assert resolved["title"] == "Resolved: Tensor-parallel straggler on n3"
 
 
 def test_a_place_that_takes_nothing_hurts_no_other():
@@ -320,7 +343,8 @@ def test_a_message_that_hangs_is_not_followed_by_another():
 
 
 def test_messages_are_short_whatever_is_in_them():
-    title, body = chat.build_message(letter(name="n3\x1b" * 5000), fleet())
+    title, body = chat.build_message(letter(name="n3\x1b" * 5000), CONTEXT)
     assert len(title) <= 1000
+    assert max(map(len, body.splitlines())) <= 1000
     assert "\x1b" not in title + body
     assert json.dumps(title)

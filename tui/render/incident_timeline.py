@@ -1,0 +1,162 @@
+"""Incidents as lengths on a line of time, with their names, as text and as SVG. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from skewscope.engine.model.incident import SEVERITIES, Incident
+from skewscope.tui.render import units
+from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.text import Line, Span, cut, merge_spans, sanitise, width
+
+ROLES = {"critical": "crit", "warning": "warn", "info": "info"}
+LENGTH, FREE, CURSOR = "━", "─", "●"
+MIN_LABEL = 4
+"""Columns in which a name is shown at least; a shorter one says nothing."""
+MAX_LANES = 3
+"""Lines of lengths: incidents at the same time are on different ones, as far as there are enough."""
+SVG_WIDTH, SVG_LANE = 640, 30
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentLength:
+    """One incident on the line of time, begin and end as shares of it."""
+
+    id: str
+    label: str
+    severity: str
+    begin: float
+    end: float
+    lane: int
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentTimeline:
+    """The root incidents between two times, in seconds since 1970."""
+
+    begin: float
+    end: float
+    lengths: tuple[IncidentLength, ...]
+
+    @property
+    def lanes(self) -> int:
+        """Number of lines."""
+        return 1 + max((one.lane for one in self.lengths), default=0)
+
+
+def build_timeline(
+    incidents: Iterable[Incident], begin: float, end: float, names: DisplayNames, most: int = MAX_LANES
+) -> IncidentTimeline:
+    """Returns the root incidents on a line of time; what has no free lane of `most` shares the last one."""
+    span = max(end - begin, 1e-9)
+    roots = [one for one in incidents if one.explained_by is None and _end(one, end) >= begin and _begin(one) <= end]
+    free: list[float] = []
+    lengths = []
+    for one in sorted(roots, key=_begin):
+        first, last = (min(max((t - begin) / span, 0.0), 1.0) for t in (_begin(one), _end(one, end)))
+        lane = next((n for n, until in enumerate(free) if until <= first), len(free))
+        lane = min(lane, most - 1)
+        free[lane : lane + 1] = [max(last, *free[lane : lane + 1], 0.0)]
+        label = f"{names.condition_name(one.condition)} {one.name}{f' +{len(one.also)}' if one.also else ''}"
+        lengths.append(IncidentLength(one.id, label, one.severity, first, last, lane))
+    return IncidentTimeline(begin, end, tuple(lengths))
+
+
+def _begin(one: Incident) -> float:
+    """Returns when an incident began: its first evidence, or when it was reported."""
+    return min(one.opened_at, min((time for time, _ in one.history), default=one.opened_at))
+
+
+def _end(one: Incident, now: float) -> float:
+    return now if one.resolved_at is None else one.resolved_at
+
+
+# --- text
+
+
+def timeline_lines(timeline: IncidentTimeline, columns: int, now: float | None = None) -> list[Line]:
+    """Returns the lanes, each followed by a line of names where any fits; `now` is marked on the first one."""
+    first, last = units.format_time(timeline.begin), units.format_time(timeline.end)
+    wide = columns - len(first) - len(last) - 3
+    if wide < MIN_LABEL:
+        return []
+    out: list[Line] = []
+    for lane in range(timeline.lanes):
+        here = [one for one in timeline.lengths if one.lane == lane]
+        ends = (first, last) if lane == 0 else (" " * len(first), "")
+        cells = _lane_cells(here, wide)
+        if lane == 0 and now is not None:
+            share = (now - timeline.begin) / max(timeline.end - timeline.begin, 1e-9)
+            cells[_column(min(max(share, 0.0), 1.0), wide)] = (CURSOR, "key")
+        out.append(tuple(merge_spans([(f" {ends[0]} ", "dim"), *cells, (f" {ends[1]}", "dim")])))
+        if labels := _label_spans(here, wide):
+            out.append(((" " * (len(first) + 2), ""), *labels))
+    return out
+
+
+def incident_at(timeline: IncidentTimeline, share: float, lane: int = 0) -> str:
+    """Returns the id of the incident at a share of the line, '' where there is none: for a click."""
+    here = (one for one in timeline.lengths if one.lane == lane and one.begin <= share <= one.end)
+    return next((one.id for one in here), "")
+
+
+def _column(share: float, columns: int) -> int:
+    return min(int(share * columns), columns - 1)
+
+
+def _lane_cells(lengths: Sequence[IncidentLength], columns: int) -> list[Span]:
+    """Returns one cell a column; where lengths share one, the most severe is shown."""
+    cells: list[Span] = [(FREE, "dim")] * columns
+    for one in sorted(lengths, key=lambda one: SEVERITIES.index(one.severity)):
+        for column in range(_column(one.begin, columns), _column(one.end, columns) + 1):
+            cells[column] = (LENGTH, ROLES[one.severity])
+    return cells
+
+
+def _label_spans(lengths: Sequence[IncidentLength], columns: int) -> list[Span]:
+    """Returns the names under the begins of their lengths, each up to the next one; a name may end in free space."""
+    spans: list[Span] = []
+    used = 0
+    begins = [_column(one.begin, columns) for one in lengths]
+    for one, begin, until in zip(lengths, begins, [*begins[1:], columns + 1], strict=True):
+        room = until - begin - 1
+        if begin < used or room < MIN_LABEL:
+            continue
+        label = cut(one.label, room)
+        spans += [(" " * (begin - used), ""), (label, ROLES[one.severity])]
+        used = begin + width(label)
+    return spans
+
+
+# --- SVG
+
+
+def timeline_svg(timeline: IncidentTimeline, link: str = "#") -> str:
+    """Returns the timeline as SVG with a link at each length, '' without incidents."""
+    if not timeline.lengths:
+        return ""
+    height = SVG_LANE * timeline.lanes + 16
+    names = "; ".join(one.label for one in timeline.lengths)
+    head = f"<svg viewBox='0 0 {SVG_WIDTH} {height}' role='img' aria-label='{_text(f'incidents over time: {names}')}'>"
+    bars = "".join(_length_svg(one, link) for one in timeline.lengths)
+    ends = (
+        f"<text x='0' y='{height - 3}'>{units.format_time(timeline.begin)}</text>"
+        f"<text x='{SVG_WIDTH}' y='{height - 3}' text-anchor='end'>{units.format_time(timeline.end)}</text>"
+    )
+    return f"{head}{bars}{ends}</svg>"
+
+
+def _length_svg(one: IncidentLength, link: str) -> str:
+    top, x = one.lane * SVG_LANE, one.begin * SVG_WIDTH
+    wide = max((one.end - one.begin) * SVG_WIDTH, 2.0)
+    colour = f"var(--{ROLES[one.severity]})"
+    anchor, place = ("end", x + wide) if one.begin > 0.6 else ("start", x)
+    return (
+        f"<rect x='{x:.1f}' y='{top + 2}' width='{wide:.1f}' height='8' fill='{colour}' />"
+        f"<a href='{_text(link + one.id)}'>"
+        f"<text x='{place:.1f}' y='{top + 23}' text-anchor='{anchor}'>{_text(one.label)}</text></a>"
+    )
+
+
+def _text(value: str) -> str:
+    return escape(sanitise(value))
