@@ -25,6 +25,7 @@ from skewscope.tui.cli import (
     formats,
     history,
     knowledge,
+    mcp,
     remote_incident,
     reports,
     rules,
@@ -428,6 +429,7 @@ cli.add_command(what_if.what_if)
 cli.add_command(history.history)
 cli.add_command(controller.run)
 cli.add_command(controller.config)
+cli.add_command(mcp.mcp)
 cli.add_command(store.store)
 cli.add_command(store.audit)
 cli.add_command(silences.silence)
