@@ -77,6 +77,8 @@ class CellPicture:
     """Times of the first and the last column."""
     marks: tuple[ColumnMark, ...] = ()
     classes: Sequence[CellClass] = field(default=SHADES)
+    is_fixed: bool = False
+    """Whether each cell is one column; otherwise they are stretched, or shown together, to the width of a screen."""
 
     @property
     def moments(self) -> str:
@@ -112,7 +114,7 @@ def picture_lines(picture: CellPicture, columns: int) -> list[Line]:
     wide = columns - name - note - 5
     if wide < 8:
         note, wide = 0, max(columns - name - 4, 1)
-    cells = resample(picture.cells, wide)
+    cells = picture.cells[:, :wide] if picture.is_fixed else resample(picture.cells, wide)
     rows = [
         _row_line(label, _cell_spans(row, picture), name, note)
         for label, row in zip(picture.labels, cells.tolist(), strict=True)
@@ -152,6 +154,8 @@ def _axis_lines(picture: CellPicture, columns: int) -> list[Line]:
     signs = {min(max(round(mark.share * (columns - 1)), 0), columns - 1): mark.sign for mark in picture.marks}
     axis = "".join(signs.get(column, " ") for column in range(columns))
     first, last = picture.ends
+    if not picture.marks and not first:
+        return []
     if not axis[: len(first) + 1].strip():
         axis = first + axis[len(first) :]
     if not axis[-len(last) - 1 :].strip():

@@ -24,6 +24,7 @@ from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_sentence import evidence_sentence
 from skewscope.tui.render.expression_text import format_expression
 from skewscope.tui.render.history import HistoryPlots, history_html
+from skewscope.tui.render.incident_timeline import build_timeline, timeline_svg
 from skewscope.tui.render.members_over_time import members_over_time
 from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.sentence_terms import words_of_catalogue
@@ -93,6 +94,7 @@ def render_html(data: HtmlReportData) -> str:
     body = [
         f"{verdict}<p class=dim>{to_html(data.watch_summary)}</p>",
         overview_table(rows, data),
+        _timeline(data),
         *(incident_section(incident, data, node_lookup) for incident in roots),
         history_html(data.history) if data.history else "",
         missing_section(data),
@@ -122,6 +124,13 @@ def to_html(value: str) -> str:
 
 def _spans_html(line: Line) -> str:
     return "".join(f"<span class={role}>{to_html(part)}</span>" if role else to_html(part) for part, role in line)
+
+
+def _timeline(data: HtmlReportData) -> str:
+    """Returns the incidents as lengths on the line of time, '' without any."""
+    view = data.snapshot
+    drawn = timeline_svg(build_timeline(view.incidents, view.start, view.time, data.names), data.link)
+    return f"<figure>{drawn}</figure>" if drawn else ""
 
 
 def overview_table(rows: list[incident_table.IncidentRow], data: HtmlReportData) -> str:

@@ -23,11 +23,22 @@ class IncidentLength:
     """One incident on the line of time, begin and end as shares of it."""
 
     id: str
-    label: str
+    name: str
+    place: str
     severity: str
     begin: float
     end: float
     lane: int
+
+    @property
+    def label(self) -> str:
+        """Name and place."""
+        return f"{self.name} {self.place}"
+
+    def fit_label(self, columns: int) -> str:
+        """Returns name and place in at most `columns`: the name is cut first, since places tell incidents apart."""
+        room = columns - width(self.place) - 1
+        return f"{cut(self.name, room)} {self.place}" if room >= MIN_LABEL else cut(self.place, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +68,9 @@ def build_timeline(
         lane = next((n for n, until in enumerate(free) if until <= first), len(free))
         lane = min(lane, most - 1)
         free[lane : lane + 1] = [max(last, *free[lane : lane + 1], 0.0)]
-        label = f"{names.condition_name(one.condition)} {one.name}{f' +{len(one.also)}' if one.also else ''}"
-        lengths.append(IncidentLength(one.id, label, one.severity, first, last, lane))
+        place = one.name + (f" +{len(one.also)}" if one.also else "")
+        name = names.condition_name(one.condition)
+        lengths.append(IncidentLength(one.id, name, place, one.severity, first, last, lane))
     return IncidentTimeline(begin, end, tuple(lengths))
 
 
@@ -122,7 +134,7 @@ def _label_spans(lengths: Sequence[IncidentLength], columns: int) -> list[Span]:
         room = until - begin - 1
         if begin < used or room < MIN_LABEL:
             continue
-        label = cut(one.label, room)
+        label = one.fit_label(room)
         spans += [(" " * (begin - used), ""), (label, ROLES[one.severity])]
         used = begin + width(label)
     return spans

@@ -1,7 +1,7 @@
 """The members beside an incident over time: which one differs, since when, by how much. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,9 @@ MAX_RANGE = 30.0
 LEVELS = len(SHADES) - 2
 """Classes beyond the normal one."""
 MAX_MEMBERS = 16
-"""Members that a picture shows by default."""
+"""Members that a picture of an incident shows by default."""
+MAX_WORST = 10
+"""Members that a picture of the worst ones shows by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def _picture_of(
     shown = _Members(rows, values, scale.classify(values), marked)
     moment = _worst_moment(values, marked, during, scale)
     order = _choose_rows(shown, snapshot.signals.series_index.series[row].group, snapshot, most)
-    return _draw(shown, order, scale, (incident, snapshot, moment))
+    return replace(_draw(shown, order, scale, snapshot, moment), marks=_moments(incident, snapshot, times))
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,11 +196,11 @@ def _choose_rows(members: _Members, group: int, snapshot: ViewSnapshot, most: in
 
 
 def _draw(
-    members: _Members, order: Sequence[int], scale: ClassScale, about: tuple[Incident, ViewSnapshot, int]
+    members: _Members, order: Sequence[int], scale: ClassScale, snapshot: ViewSnapshot, moment: int
 ) -> CellPicture:
-    incident, snapshot, moment = about
+    """Returns the picture of some members, with the median of all others as the last row."""
     one = snapshot.signals.series_index.series[int(members.rows[0])]
-    share, times = units.is_share(one.signal), snapshot.signals.times()
+    times = snapshot.signals.times()
     labels = [_label(members, n, snapshot, moment) for n in order]
     cells = members.classes[list(order)]
     rest = np.setdiff1d(np.arange(len(members.rows)), np.array(order))
@@ -208,11 +210,10 @@ def _draw(
         labels.append(RowLabel(f"{len(rest):,} others", "their median"))
     return CellPicture(
         f"{one.signal} at {units.format_time(float(times[moment]))}",
-        scale.describe(one.unit, share=share),
+        scale.describe(one.unit, share=units.is_share(one.signal)),
         tuple(labels),
         cells,
         (units.format_time(float(times[0])), units.format_time(float(times[-1]))),
-        _moments(incident, snapshot, times),
     )
 
 
@@ -239,3 +240,39 @@ def _moments(incident: Incident, snapshot: ViewSnapshot, times: NDArray[np.float
         if times[0] <= time <= times[-1]
     ]
     return tuple(marks)
+
+
+# --- all members
+
+
+def worst_members(snapshot: ViewSnapshot, signal: str, most: int = MAX_WORST) -> CellPicture | None:
+    """Returns the members of a signal that are worst over time and the rest as one row, the worst first.
+
+    None where the signal has fewer than two members, or none of them leaves the normal range.
+    """
+    rows = snapshot.signals.series_index.by_signal.get(signal, np.empty(0, np.intp))
+    rows = _member_rows(int(rows[0]), snapshot) if len(rows) else rows
+    if len(rows) < 2:
+        return None
+    values = snapshot.signals.history(rows).astype(np.float64)
+    scale = choose_scale(values, _outliers(values))
+    if scale is None:
+        return None
+    classes = scale.classify(values)
+    found = _Members(rows, values, classes, np.zeros(len(rows), bool))
+    badness = np.maximum(classes.astype(np.int64) - 1, 0).sum(axis=1)
+    order = np.argsort(-badness, kind="stable")[:most].tolist()
+    sign = 1.0 if scale.is_rising else -1.0
+    peaks = np.where(np.isfinite(values), sign * values, -np.inf).max(axis=0)
+    return _draw(found, order, scale, snapshot, int(np.argmax(peaks)))
+
+
+def _outliers(values: Values) -> NDArray[np.bool_]:
+    """Returns [member, time] which values are far from the median of all."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return np.zeros(values.shape, bool)
+    middle = float(np.median(known))
+    spread = TO_SIGMA * float(np.median(np.abs(known - middle))) + MIN_SPREAD_SHARE * abs(middle)
+    found: NDArray[np.bool_] = np.abs(values - middle) > NORMAL_SIGMAS * spread
+    return found

@@ -1,0 +1,125 @@
+"""Where each rank stopped: how many collectives it has begun or done, and who is behind. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skewscope.adapters.view.snapshot import ViewSnapshot
+from skewscope.engine.model.incident import Incident
+from skewscope.tui.render import evidence_series, units
+from skewscope.tui.render.node_lookup import NodeLookup
+from skewscope.tui.render.text import Line, fit, pad, width
+
+MAX_GROUPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RankStop:
+    """A member of a group and how far it came."""
+
+    group: str
+    member: str
+    count: float
+    behind: float
+    """How far it is behind the foremost member of its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankStops:
+    """The members of groups at one time."""
+
+    signal: str
+    since: float | None
+    """Since when no count has changed, seconds since 1970; None where one still does."""
+    stops: tuple[RankStop, ...]
+
+
+def find_rank_stops(incident: Incident, snapshot: ViewSnapshot, node_lookup: NodeLookup) -> RankStops | None:
+    """Returns how far each member came, by the strongest evidence that is a count per member; None without one.
+
+    Counts that are the same everywhere tell nothing, so evidence by which somebody is behind comes first.
+    """
+    found = [
+        stops
+        for item, series in evidence_series.list_series(incident, snapshot, node_lookup)
+        if item.verdict == "yes" and (stops := _stops_of(series.signal, snapshot)) is not None
+    ]
+    return min(found, key=lambda stops: not any(one.behind for one in stops.stops), default=None)
+
+
+def _stops_of(signal: str, snapshot: ViewSnapshot) -> RankStops | None:
+    """Returns the counts of a signal that only grows, by group and member."""
+    index = snapshot.signals.series_index
+    rows = [int(r) for r in index.by_signal.get(signal, ()) if r < len(snapshot.signals)]
+    rows = [r for r in rows if index.series[r].kind == "rank"]
+    if len(rows) < 2:
+        return None
+    values = snapshot.signals.history(np.array(rows, np.intp)).astype(np.float64)
+    steps = np.diff(values, axis=1)
+    if np.nanmin(steps, initial=0.0) < 0 or not np.isfinite(values[:, -1]).any():
+        return None  # a rate or a level, not a count
+    parts = [index.series[r].entity.rpartition(":") for r in rows]
+    best: dict[str, float] = {}
+    for (group, _, _), value in zip(parts, values[:, -1].tolist(), strict=True):
+        if np.isfinite(value):
+            best[group] = max(best.get(group, value), value)
+    stops = tuple(
+        RankStop(group, member, value, best.get(group, value) - value)
+        for (group, _, member), value in zip(parts, values[:, -1].tolist(), strict=True)
+    )
+    return RankStops(signal, _still_since(steps, snapshot), stops)
+
+
+def _still_since(steps: np.ndarray, snapshot: ViewSnapshot) -> float | None:
+    """Returns since when no count has changed."""
+    moving = np.flatnonzero((np.nan_to_num(steps) > 0).any(axis=0))
+    times = snapshot.signals.times()
+    if not len(times) or (len(moving) and moving[-1] == steps.shape[1] - 1):
+        return None
+    return float(times[moving[-1] + 1]) if len(moving) else float(times[0])
+
+
+def stop_lines(stops: RankStops, columns: int) -> list[Line]:
+    """Returns the groups, those with somebody behind first, each with its members side by side."""
+    since = "" if stops.since is None else f"; nothing moves since {units.format_time(stops.since)}"
+    out: list[Line] = [((" where each rank stopped", "title"), (f"   {stops.signal}{since}", "dim"))]
+    groups: dict[str, list[RankStop]] = {}
+    for one in stops.stops:
+        groups.setdefault(one.group, []).append(one)
+    order = sorted(groups, key=lambda name: -max(one.behind for one in groups[name]))
+    cell = max(width(_member_text(one)) for one in stops.stops) + 3
+    indent = min(max(map(width, groups)), 24) + 2
+    for name in order[:MAX_GROUPS]:
+        out += _group_lines(name, groups[name], (columns, indent, cell))
+    if len(order) > MAX_GROUPS:
+        out.append(((f"   and {len(order) - MAX_GROUPS} more groups", "dim"),))
+    return [fit(each, columns) for each in out]
+
+
+def _group_lines(name: str, members: Sequence[RankStop], sizes: tuple[int, int, int]) -> list[Line]:
+    """Returns the members of a group, as many on a line as fit; who is behind has a sign and says by how much.
+
+    Sizes are the columns of a line, of the name and of a member.
+    """
+    columns, indent, cell = sizes
+    fitting = max((columns - indent - 1) // cell, 1)
+    lines: list[Line] = []
+    for at in range(0, len(members), fitting):
+        label = pad(name if at == 0 else "", indent)
+        spans = [
+            (pad(("▶ " if one.behind else "  ") + _member_text(one), cell), "crit" if one.behind else "")
+            for one in members[at : at + fitting]
+        ]
+        lines.append(((f" {label}", "dim"), *spans))
+    return lines
+
+
+def _member_text(one: RankStop) -> str:
+    return f"{one.member} {_count_text(one)}"
+
+
+def _count_text(one: RankStop) -> str:
+    if not np.isfinite(one.count):
+        return "no data"
+    return f"{one.count:,.0f}" + (f", {one.behind:,.0f} behind" if one.behind else "")
