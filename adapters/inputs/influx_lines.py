@@ -206,6 +206,21 @@ class PointReader:
         if point is None or not self._is_named(point.key):
             self.damaged.append((number, text[:MAX_SHOWN]))
             return
+        self._add(point)
+
+    def read_point(self, number: int, name: SeriesName, fields: dict[str, float], time: float | None) -> None:
+        """Adds the samples of a point that is written otherwise; `time` is in seconds since 1970, None for none.
+
+        Raises:
+            InputError: there are too many.
+        """
+        self.last_line = number
+        key = repr((name.measurement, sorted(name.tags.items())))
+        self._names.setdefault(key, name)
+        SERIES.check(self.file, len(self._names), "Split it.")
+        self._add(Point(key, fields, time))
+
+    def _add(self, point: Point) -> None:
         self.points += 1
         self.untimed += point.time is None
         time = self._own_time if point.time is None else point.time

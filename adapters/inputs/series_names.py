@@ -6,7 +6,7 @@ A name is a metric with labels (`metric{label="x"}`), words that mean a signal (
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,6 +34,14 @@ RUN_GPU = re.compile(r"gpu\.(\d{1,3})\.gpu")
 """What W&B calls the utilisation of a GPU."""
 HOST = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,250}\w)?(?::\d{1,5})?")
 PATH_END = re.compile(r"[^/]*$")
+QUANTILE = re.compile(r"[(\[]?\b(?:[pP]\d{2,3}|\d{1,2}(?:\.\d)?(?:th)? (?:percentile|quantile)|median|max|min)\b[)\]]?")
+"""What says which of many values a series is."""
+HOST_METRIC_GPU = re.compile(r"(?P<host>[\w.-]{1,250}) (?P<metric>\w{1,200}) (?P<gpu>\d{1,3})")
+DIGIT = re.compile(r"\d")
+MAX_WORDS = 8
+"""Words of a name that are divided into what is measured and where."""
+LATE_S = 100.0
+"""A number without a unit that is larger is a latency in milliseconds: clients do not wait so many seconds."""
 UNIT_WITHIN = 3.0
 """A duration and the time between its samples are in one unit where they differ by no more than this factor: units of
 time are a thousand apart."""
@@ -61,6 +69,8 @@ class SeriesContext:
     """Of its panel, or of its file."""
     seconds: float = 0.0
     """Between two steps, in the median; 0 where unknown."""
+    unit: str = ""
+    """Of the values, where they are written with it."""
 
 
 def name_series(name: str, values: F64, context: SeriesContext) -> NamedSeries:
@@ -83,10 +93,53 @@ def name_series(name: str, values: F64, context: SeriesContext) -> NamedSeries:
         return NamedSeries(name, {})
     run = RUN.fullmatch(name)
     own, place = (run["name"], run["run"].strip()) if run else (name, "")
-    named = _by_words(own, {"": place} if place else {}, values, context)
+    whole, (own, labels) = own, _take_quantile(own)
+    labels |= {"": place} if place else {}
+    named = _by_words(own, labels, values, context) or _by_parts(own, labels, values, context)
     if named is None and context.title:
-        named = _by_words(context.title, _place(name), values, context)
-    return named or NamedSeries(own, {})
+        named = _by_words(context.title, {**_place(own), **labels}, values, context)
+    return named or NamedSeries(whole, {})
+
+
+def _take_quantile(name: str) -> tuple[str, dict[str, str]]:
+    """Returns a name without the quantile that it says, and that as a label."""
+    match = QUANTILE.search(name)
+    rest = " ".join(f"{name[: match.start()]} {name[match.end() :]}".split()) if match else ""
+    return (rest.strip(" -_:,"), {"quantile": match[0].strip("()[]")}) if match and rest else (name, {})
+
+
+def find_parts(name: str) -> tuple[str, str] | None:
+    """Returns the words of a name that mean a signal or a metric, and the place that the others are; None for none."""
+    words = _take_quantile(name)[0].split()
+    spans = ((begin, begin + size) for size in range(len(words) - 1, 0, -1) for begin in (0, len(words) - size))
+    for begin, end in spans if len(words) <= MAX_WORDS else ():
+        what, rest = " ".join(words[begin:end]).strip(" -:,()"), [*words[:begin], *words[end:]]
+        place = " ".join(rest).strip(" -:,()")
+        if _is_place(place) and (is_known_metric(what) or find_titled_signal(what)):
+            return what, place
+    # Host, metric and number of a GPU, as CloudWatch joins dimensions.
+    if (joined := HOST_METRIC_GPU.fullmatch(name)) and is_known_metric(joined["metric"]):
+        return joined["metric"], f"{joined['host']} gpu {joined['gpu']}"
+    return None
+
+
+def _is_place(text: str) -> bool:
+    place = _place(text)
+    # Any word could be the name of a host; those of servers have numbers.
+    return bool(place.get("gpu")) or bool(HOST.fullmatch(text) and DIGIT.search(text))
+
+
+def _by_parts(name: str, labels: Mapping[str, str], values: F64, context: SeriesContext) -> NamedSeries | None:
+    """Returns the series of a name that is a signal or a metric with a place before or behind; None for another one."""
+    found = find_parts(name)
+    if found is None:
+        return None
+    what, place = found
+    own = {**_place(place), **labels}
+    if not is_known_metric(what):
+        return _by_words(what, own, values, context)
+    signals = [catalogue().signals[origin.signal] for origin in build_index(catalogue())[what]]
+    return NamedSeries(what, _settle_place(own, signals[0]), note=f"{name} = {what}")
 
 
 def is_known_metric(name: str) -> bool:
@@ -112,9 +165,11 @@ def _by_words(name: str, labels: Mapping[str, str], values: F64, context: Series
     if signal is None:
         return None
     words = split_name((PATH_END.search(name) or [name])[0])
-    unit = words.unit or ("%" if RUN_GPU.search(name) else "") or find_unit(signal, values)
+    unit = context.unit or words.unit or ("%" if RUN_GPU.search(name) else "") or find_unit(signal, values)
     if not unit and signal.unit == "s" and context.seconds:
         unit = _unit_by_times(values, context.seconds)
+    if not unit and signal.unit == "s" and signal.type == "histogram" and len(values):
+        unit = "s" if np.median(values) < LATE_S else "ms"
     scale = 1.0 if signal.unit.startswith("{") and not words.unit else convert_unit(unit, signal.unit)
     if scale is None:
         return None
@@ -163,9 +218,23 @@ def seconds_per_step(times: F64, steps: F64) -> float:
     return float(np.median(passed[fits] / count[fits])) if fits.any() else 0.0
 
 
+def _split_mean(named: NamedSeries, times: F64, values: F64) -> list[tuple[NamedSeries, F64, F64]]:
+    """Returns a series as the sum and the count of a histogram, where it is a value of what is counted in one."""
+    signal = next((one for one in catalogue().signals.values() if one.metric == named.metric), None)
+    if signal is None or signal.type != "histogram":
+        return [(named, times, values)]
+    counts = MEAN_COUNT * np.arange(1.0, len(values) + 1)
+    parts = (("_sum", np.cumsum(MEAN_COUNT * values)), ("_count", counts / named.scale))
+    return [(replace(named, metric=named.metric + end), times, part) for end, part in parts]
+
+
+MEAN_COUNT = 100.0
+"""Values that a point of a chart is the mean of, where it says none: enough to be judged."""
+
+
 def to_series(pairs: Iterable[tuple[NamedSeries, F64, F64]], *notes: str) -> list[LabelledSeries]:
     """Returns series with their names, [sample] times in seconds since 1970 and values; a note says what was taken."""
-    pairs = list(pairs)
+    pairs = [part for pair in pairs for part in _split_mean(*pair)]
     taken = sorted({named.note for named, _, _ in pairs if named.note})
     note = join_notes(f"series taken by their names: {join_names(taken, MAX_SHOWN)}" if taken else "", *notes)
     return [

@@ -22,6 +22,7 @@ from skewscope.adapters.inputs.series_names import (
     LEGEND,
     NamedSeries,
     SeriesContext,
+    find_parts,
     find_titled_signal,
     is_known_metric,
     name_series,
@@ -49,8 +50,22 @@ TITLE = re.compile(
 )
 """Names of files that Grafana and TensorBoard give to what they export."""
 VALUE = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s]{0,12})")
-SUFFIXES = {"": 1.0, "%": 1.0, "°C": 1.0, "W": 1.0, "K": 1e3, "Mil": 1e6, "Bil": 1e9, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
+SUFFIXES = {
+    "": 1.0,
+    "%": 1.0,
+    "°C": 1.0,
+    "W": 1.0,
+    "K": 1e3,
+    "Mil": 1e6,
+    "Bil": 1e9,
+    "s": 1.0,
+    "ms": 1e-3,
+    "µs": 1e-6,
+    "min": 60.0,
+}
 """Units of values that a panel formats, and what they stand for."""
+UNITS_OF = {"%": "%", "s": "s", "ms": "s", "µs": "s", "min": "s", "W": "W", "°C": "Cel"}
+"""Units of what they stand for."""
 EXPECTED = "a column of times, and columns whose headers are legends, or rows with the name of a series and a value"
 HINT = "Export with the legend {{__name__}}{{instance}} (Grafana), or `Wall Time` as the x axis (Weights & Biases)."
 
@@ -108,7 +123,8 @@ def _is_chart(names: Sequence[str], others: Sequence[str], form: TableForm) -> b
     is_legend = any(LEGEND.fullmatch(each) for each in others)
     is_run = any(each.endswith(EXTREMES) or (" - " in each and _find_signal(each)) for each in others)
     is_history = "_timestamp" in names and not any(each in LABEL_COLUMNS for each in others)
-    return is_long or is_legend or is_run or is_history
+    is_placed = all(find_parts(each) or each.endswith(EXTREMES) for each in others)
+    return is_long or is_legend or is_run or is_history or is_placed
 
 
 def _find_signal(name: str) -> str:
@@ -132,6 +148,8 @@ class _ChartReader:
     form: TableForm
     samples: dict[tuple[str, str], tuple[list[float], list[float], list[float]]] = field(default_factory=dict)
     """Times, steps and values by run and name."""
+    units: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The unit of each series whose values are written with it."""
     left_out: int = 0
     """Rows without a time."""
     _count: int = 0
@@ -159,6 +177,8 @@ class _ChartReader:
             value = read_value(text)
             if value is None:
                 continue
+            if (unit := find_value_unit(text)) and (run, name) not in self.units:
+                self.units[run, name] = unit
             self._count += 1
             if self._count % 1000 == 0:
                 SAMPLES.check(self.file, self._count, "Export less.")
@@ -180,6 +200,12 @@ def read_value(text: str) -> float | None:
     match = VALUE.fullmatch(text.strip())
     factor = SUFFIXES.get(match[2].strip()) if match else None
     return float(match[1]) * factor if match and factor is not None else None
+
+
+def find_value_unit(text: str) -> str:
+    """Returns the unit in which `read_value` gives the number of a cell, where the cell says it; '' for none."""
+    match = VALUE.fullmatch(text.strip())
+    return UNITS_OF.get(match[2].strip(), "") if match else ""
 
 
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
@@ -224,7 +250,8 @@ def _list_named(reader: _ChartReader, labels: Mapping[str, str]) -> list[Labelle
         times, steps, values = (np.array(each, np.float64) for each in columns)
         times = clock.place(run, name, steps) if clock else times
         order = np.argsort(times, kind="stable")
-        context = SeriesContext(title, seconds_per_step(times[order], steps[order]))
+        unit = reader.units.get((run, name), "")
+        context = SeriesContext(title, seconds_per_step(times[order], steps[order]), unit)
         named = name_series(f"{run} - {name}" if run else name, values, context)
         if named.metric.startswith("skewscope_step_") and "group" not in named.labels:
             named = replace(named, labels={"group": labels.get("group") or find_job(labels, reader.file)})

@@ -92,6 +92,12 @@ SIGNAL_WORDS = {
         "generation token",
         "generation throughput token",
     ),
+    "serve.prompt_throughput": ("prompt throughput", "prompt token", "prompt throughput token"),
+    "serve.ttft": ("ttft", "time to first token", "first token latency", "first token time"),
+    "serve.itl": ("itl", "inter token latency", "time between token"),
+    "serve.tpot": ("tpot", "time per output token"),
+    "serve.e2e": ("e2e latency", "e2e request latency", "request latency", "end to end latency", "request duration"),
+    "serve.queue_time": ("queue time", "request queue time"),
     "serve.kv_usage": ("kv cache usage", "kv cache util"),
     "host.cpu_util": ("cpu util", "host cpu util"),
 }
