@@ -47,20 +47,21 @@ def _list_points(file: BinaryIO, name: str) -> Iterator[tuple[int, dict[str, Any
         document = parse_json(text.encode(), name, EXPECTED)
         found = document.get("metrics") if isinstance(document, dict) and "metrics" in document else document
         for value in found if isinstance(found, list) else [found]:
-            if _is_point(value):
-                yield number, value
+            if (point := _to_point(value)) is not None:
+                yield number, point
         return
     for place, text in ((number, first), *lines):
         try:
             value = json.loads(text) if text.startswith("{") else None
         except (ValueError, RecursionError):
             continue
-        if _is_point(value):
-            yield place, value
+        if (point := _to_point(value)) is not None:
+            yield place, point
 
 
-def _is_point(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("fields"), dict)
+def _to_point(value: Any) -> dict[str, Any] | None:
+    """Returns an object with fields, None for any other value."""
+    return value if isinstance(value, dict) and isinstance(value.get("fields"), dict) else None
 
 
 READER = artefact_reader("points of Telegraf in JSON", read_series, recognise)
