@@ -53,7 +53,7 @@ def test_every_file_is_listed_and_every_name_is_there(part):
     assert volumes["config"]["configMap"]["name"] in made
     assert pod(part)["serviceAccountName"] == documents(part)["ServiceAccount"]["metadata"]["name"]
     images = {each["name"] for each in kustomization(".")["images"]}
-    assert container["image"] in images
+    assert container["image"].split(":")[0] in images
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -136,26 +136,36 @@ def rules_of(part, name):
 def test_who_acts_on_nodes_may_read_and_patch_them_and_nothing_else():
     assert rules_of("acting", "skewscope-nodes") == {"nodes": {"get", "list", "patch"}}
     assert rules_of("acting", "skewscope-evict") == {"pods": {"list"}, "pods/eviction": {"create"}}
+    roles = yaml.safe_load_all((DEPLOY / "kubernetes/leader-election/role.yaml").read_text())
+    role = next(one for one in roles if one["kind"] == "Role")
+    assert [(rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]] == [
+        (None, ["create"]),  # it has no name yet
+        (["skewscope", "skewscope-missed"], ["get", "update"]),
+    ]
+    assert {kind for rule in role["rules"] for kind in rule["resources"]} == {"leases"}
     assert rules_of("node-condition", "skewscope-node-condition") == {"nodes": {"get"}, "nodes/status": {"patch"}}
 
 
-@pytest.mark.parametrize("part", ["acting", "node-condition"])
+@pytest.mark.parametrize("part", ["acting", "leader-election", "node-condition"])
 def test_roles_are_bound_to_service_accounts_that_are_there(part):
     folder = DEPLOY / "kubernetes" / part
     listed = yaml.safe_load((folder / "kustomization.yaml").read_text())
     assert {file.name for file in folder.iterdir()} == {*listed["resources"], "kustomization.yaml"}
     found = [one for name in listed["resources"] for one in yaml.safe_load_all((folder / name).read_text())]
-    bindings = [one for one in found if one["kind"] == "ClusterRoleBinding"]
+    bindings = [one for one in found if one["kind"].endswith("RoleBinding")]
     own = {one["metadata"]["name"] for one in found if one["kind"] == "ServiceAccount"}
     known = own | {documents("controller")["ServiceAccount"]["metadata"]["name"]}
     assert bindings
     assert {subject["name"] for one in bindings for subject in one["subjects"]} <= known
-    patched = {each["target"]["name"] for each in listed.get("patches", ())}
+    bound = {one["roleRef"]["name"] for one in bindings}
+    assert bound <= {one["metadata"]["name"] for one in found if one["kind"] in ("Role", "ClusterRole")}
+
+
+def test_a_controller_that_asks_the_api_server_has_a_token_and_reaches_it():
+    listed = yaml.safe_load((DEPLOY / "kubernetes/api-access/kustomization.yaml").read_text())
+    patched = {each["target"]["name"] for each in listed["patches"]}
     assert patched <= {documents("controller")[kind]["metadata"]["name"] for kind in ("StatefulSet", "ServiceAccount")}
-
-
-def test_a_controller_that_acts_reaches_the_api_server():
-    policy = yaml.safe_load((DEPLOY / "kubernetes/acting/network-policy.yaml").read_text())
+    policy = yaml.safe_load((DEPLOY / "kubernetes/api-access/network-policy.yaml").read_text())
     assert policy["spec"]["podSelector"] == documents("controller")["NetworkPolicy"]["spec"]["podSelector"]
     ports = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
     assert ports == [443, 6443]
@@ -259,6 +269,9 @@ def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
         "version: 1\nnodes: [{name: n0, rack: a1}]\ngroups: [{name: job7, kind: data-parallel, members: [n0]}]\n"
         "pools: [{name: chat, team: search, replicas: [job7]}]\n"
     )
+    (tmp_path / "site" / "policies").mkdir(parents=True)
+    policy = next((ROOT / "rules" / "policies").iterdir())
+    shutil.copy(policy, tmp_path / "site" / "policies")
     (tmp_path / "skewscope.yaml").write_text(text.replace("/shared/", f"{tmp_path}/"))
     known = {}
     before = FieldReader.check_keys
@@ -271,8 +284,8 @@ def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
     monkeypatch.setattr(FieldReader, "check_keys", noting)
     config.read(tmp_path / "skewscope.yaml")
     told = fields_in(yaml.safe_load(text))
-    # A fleet in shards cannot stand beside some of them and has a page of its own.
-    elsewhere = {"token", "file", "fleet"}
+    # A fleet in shards cannot stand beside some of them and has a page of its own, nor a lease beside a lock.
+    elsewhere = {"token", "file", "fleet", "kubernetes"}
     assert {at: names for at, names in known.items() if names - told.get(at, set()) - elsewhere} == {}
     assert "\nfleet:\n" in (ROOT / "docs" / "fleet.md").read_text()
 

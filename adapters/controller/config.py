@@ -17,7 +17,8 @@ from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import SECRET_HINT, Secret, read_secret
 from skewscope.adapters.config.site_knowledge import SiteKnowledge, load_knowledge
 from skewscope.adapters.controller.fleet_config import read_fleet
-from skewscope.adapters.controller.leader_election import DEFAULT_LEASE, LeaseConfig
+from skewscope.adapters.controller.kubernetes_lease import read_lease_object
+from skewscope.adapters.controller.lease import DEFAULT_LEASE, LeaseConfig
 from skewscope.adapters.controller.recorder import RecordingRetention
 from skewscope.adapters.controller.silences import MAX_DAYS, MAX_SHARE, SilenceLimits
 from skewscope.adapters.controller.store_file import is_database
@@ -355,7 +356,9 @@ def _parse_record(fields: FieldReader, folder: Path) -> Path | None:
 
 
 def _parse_leader(fields: FieldReader, folder: Path) -> LeaseConfig | None:
-    name = _parse_mapping(fields, ("leader",), ("lock",), ("lease",))
+    if fields.value_at(("leader", "kubernetes")) is not None:
+        return read_lease_object(fields)
+    name = _parse_mapping(fields, ("leader",), ("lock",), ("lease", "kubernetes"))
     lease = read_number(fields, ("leader", "lease"), DEFAULT_LEASE, (1.0, 600.0))
     if name and (found := _find_no_file(folder / name)):
         hint = "All controllers need the same file, on storage that they share."

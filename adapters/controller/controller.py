@@ -549,8 +549,8 @@ class Controller:
         async def write(do: Callable[[StoreWriter], None]) -> None:
             await self._run_in_thread(lambda: do(self._active_pipeline.store_writer))
 
-        lock = self.config.leader
-        ledger = SharedLedger(lock.path.with_name(f"{lock.path.name}.actions")) if lock is not None else None
+        path = self.config.leader.path if self.config.leader is not None else None
+        ledger = SharedLedger(path.with_name(f"{path.name}.actions")) if path is not None else None
         shared = SharedActions(ledger, lambda: self.is_leader) if ledger is not None else None
         return StoreAdapter(write, shared, self._make_link)
 

@@ -1,164 +1,28 @@
-"""Leader election between controllers: all diagnose, and a file on shared storage decides which one notifies.
+"""Leader election between controllers: all diagnose, and a lease decides which one notifies.
 
-The leader holds a lease and renews it. Another controller takes over once the file has not changed for a whole lease by
-its own clock; clocks of two machines are never compared. A leader that could not renew stops earlier, and one that
-finds another's name in the file stops at once. A file that is missing or empty may have been removed under a leader:
-whoever does not hold the lease waits for as long as that may last. Without working locks no controller leads, and this
-is reported.
+The leader holds the lease and renews it (`lease.py`). A leader that could not renew stops before another one takes
+over, and one that finds another's name in the lease stops at once. Where the lease cannot be used no controller leads,
+and this is reported.
 """
 
 import asyncio
-import fcntl
 import logging
-import os
-import secrets
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
-from skewscope.adapters.controller.store_lock import PRIVATE_MODE, create_private
-from skewscope.adapters.runtime.clock import read_uptime
+from skewscope.adapters.controller.kubernetes_lease import KubernetesLease
+from skewscope.adapters.controller.lease import FileLease, Lease, LeaseConfig, parse_progress
 from skewscope.adapters.runtime.tasks import cancel_and_wait, start_service
 
 RENEW_SHARE = 0.2
 """Share of a lease after which it is renewed."""
-SAFE_SHARE = 0.7
-"""Share of a lease after which a leader that could not renew has lost it."""
-DEFAULT_LEASE = 15.0
-"""Default lease in seconds."""
 PUBLISH_TRIES, PUBLISH_PAUSE = 20, 0.02
 """Tries to write the progress at once, while another controller looks into the file, and seconds between two."""
-MAX_BYTES = 1 << 20
-MISSED_SUFFIX = ".missed"
-"""How the name of the file beside that of the lease ends, in which a follower writes what the leader did not report."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseConfig:
-    """Settings of leader election."""
-
-    path: Path
-    lease: float = DEFAULT_LEASE
-    """Seconds."""
-
-
-@dataclass
-class FileLease:
-    """One controller's lease on the file."""
-
-    lock: LeaseConfig
-    name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}")
-    now: Callable[[], float] = read_uptime
-    other_content: bytes = b""
-    """Content of the file when another controller last renewed it."""
-    message: str = ""
-    """What the leader is to know while this controller follows; '' for nothing."""
-    received: str = ""
-    """What a follower last wrote, while this controller leads."""
-    term: int = 0
-    """How often this controller has acquired the lease from another one, or from nobody: whoever led in between may
-    have changed what it believes to know."""
-    _renewed_at: float = float("-inf")
-    _last_content: bytes | None = None
-    """Content of the file at the last look."""
-    _last_change: float = 0.0
-    """Time since which the content is unchanged."""
-
-    @property
-    def is_held(self) -> bool:
-        """Whether this controller holds the lease; thread-safe."""
-        return self.now() - self._renewed_at < SAFE_SHARE * self.lock.lease
-
-    def acquire(self, text: str = "") -> bool:
-        """Renews or acquires the lease; returns whether it is held. `said` is a line for the successor.
-
-        Raises:
-            OSError: the file cannot be read, written or locked.
-        """
-        begun = self.now()
-        with self._lock_file() as handle:
-            found = os.pread(handle, MAX_BYTES, 0)
-            if found != self._last_content:
-                self._last_content, self._last_change = found, begun
-            holder = found.split(b"\n")[0]
-            is_own = holder == self.name.encode() or (not found and self.is_held)
-            if not is_own:
-                self.other_content, self._renewed_at = found, float("-inf")
-            is_released = bool(found) and not holder
-            if is_own or is_released or begun - self._last_change >= self.lock.lease:
-                # A new leader keeps what its predecessor wrote, until it has received it.
-                said = text if is_own or not found else parse_progress(found)
-                self._write(handle, self.name, said)
-                self.term += not is_own
-                # Measured from before the file was opened: storage may have blocked.
-                self._renewed_at = begun
-                self._take_message()
-            elif self.message:
-                with suppress(OSError):  # written again at the next look
-                    create_private(self._message_file)
-                    self._message_file.write_text(self.message, encoding="utf-8")
-        return self.is_held
-
-    @property
-    def _message_file(self) -> Path:
-        return self.lock.path.with_name(self.lock.path.name + MISSED_SUFFIX)
-
-    def _take_message(self) -> None:
-        """Reads what a follower wrote, once; a file that cannot be read takes no lease away."""
-        with suppress(OSError):
-            with self._message_file.open("rb") as file:
-                found = file.read(MAX_BYTES)
-            self._message_file.unlink()
-            self.received = found.decode("utf-8", "replace")
-
-    def release(self, text: str = "") -> None:
-        """Releases the lease, so that a successor need not wait for its end.
-
-        Raises:
-            OSError: the file cannot be written; the lease then expires.
-        """
-        self._renewed_at = float("-inf")
-        with self._lock_file() as handle:
-            if os.pread(handle, MAX_BYTES, 0).split(b"\n")[0] == self.name.encode():
-                self._write(handle, "", text)
-
-    def _write(self, handle: int, name: str, said: str) -> None:
-        # A new number each time: a changing file means a live lease.
-        text = f"{name}\n{secrets.token_hex(8)}\n{said}\n".encode()
-        os.pwrite(handle, text, 0)
-        os.ftruncate(handle, len(text))
-        os.fsync(handle)
-        self._last_content, self._last_change = text, self.now()
-
-    @contextmanager
-    def _lock_file(self) -> Iterator[int]:
-        """Yields the descriptor of the locked file.
-
-        Raises:
-            BlockingIOError: another controller has locked it, or it was replaced at this moment.
-            OSError: it cannot be opened.
-        """
-        handle = os.open(self.lock.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(handle), self.lock.path.stat()):
-                raise BlockingIOError(f"{self.lock.path} was replaced")
-            yield handle
-        finally:
-            os.close(handle)
-
-
-def parse_progress(found: bytes) -> str:
-    """Returns the line of the leader in the file's content; '' for none."""
-    _, _, text, *_ = (*found.split(b"\n"), b"", b"", b"")
-    return text.decode("utf-8", "replace")
 
 
 class ElectionParticipant(Protocol):
@@ -190,13 +54,18 @@ class ElectionParticipant(Protocol):
         ...
 
 
+def create_lease(lock: LeaseConfig) -> Lease:
+    """Returns the lease of a controller."""
+    return FileLease(lock) if lock.object is None else KubernetesLease(lock)
+
+
 @dataclass
 class LeaderElection:
-    """Decides whether this controller notifies; without a lease file it always does."""
+    """Decides whether this controller notifies; without a lease it always does."""
 
     lock: LeaseConfig | None
     participant: ElectionParticipant
-    _lease: FileLease | None = field(init=False)
+    _lease: Lease | None = field(init=False)
     _task: "asyncio.Task[None] | None" = None
     _pending: "asyncio.Future[object] | None" = None
     _was_leader: bool | None = None
@@ -204,7 +73,7 @@ class LeaderElection:
     _trouble: str = ""
 
     def __post_init__(self) -> None:
-        self._lease = FileLease(self.lock) if self.lock else None
+        self._lease = create_lease(self.lock) if self.lock else None
         # Hanging storage blocks only this thread.
         self._thread = ThreadPoolExecutor(1, "leader")
 
@@ -252,7 +121,7 @@ class LeaderElection:
             await self._attempt(partial(self._lease.release, self.participant.progress()), patience)
         self._thread.shutdown(wait=False)
 
-    async def _run(self, lease: FileLease) -> None:
+    async def _run(self, lease: Lease) -> None:
         while True:
             if self.participant.is_able:
                 lease.message = self.participant.list_omissions()
@@ -282,6 +151,6 @@ class LeaderElection:
         except (OSError, TimeoutError) as error:
             trouble = f"{type(error).__name__}: {error}" if str(error) else "storage does not respond"
         if trouble and trouble != self._trouble and self.lock:
-            log.warning("%s: %s; this controller does not notify meanwhile", self.lock.path, trouble)
+            log.warning("%s: %s; this controller does not notify meanwhile", self.lock, trouble)
         self._trouble = trouble
         return not trouble

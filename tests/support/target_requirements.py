@@ -26,6 +26,7 @@ def lacking_module(name: str) -> str:
 CHECKS: Mapping[str, Callable[[], str]] = {
     "haproxy": lambda: lacking_programs("haproxy"),
     "nginx": lambda: lacking_programs("nginx"),
+    "helm": lambda: lacking_programs("helm", "kubectl"),
     "envoy": lambda: lacking_programs("envoy"),
     "sglang-router": lambda: lacking_module("sglang_router"),
     "vllm-router": lambda: lacking_module("vllm_router"),

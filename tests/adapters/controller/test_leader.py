@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from skewscope.adapters.controller import config
 from skewscope.adapters.controller.election_participant import ControllerParticipant
-from skewscope.adapters.controller.leader_election import SAFE_SHARE, FileLease, LeaderElection, LeaseConfig
+from skewscope.adapters.controller.leader_election import LeaderElection
+from skewscope.adapters.controller.lease import SAFE_SHARE, FileLease, LeaseConfig
 from skewscope.kb.problems import InputError
 from tests.adapters.controller.processes import Sender, running
 from tests.adapters.notify.servers import listening
@@ -186,7 +187,7 @@ def test_a_file_of_anything_is_taken_after_a_lease_at_most(tmp_path, text):
 
 def hold(path, ready, done):
     turn = FileLease(LeaseConfig(path))
-    with turn._lock_file():
+    with turn._open():
         ready.set()
         done.wait(20)
 

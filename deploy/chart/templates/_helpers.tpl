@@ -1,0 +1,3 @@
+{{- define "skewscope.uses-api" -}}
+{{- or .Values.acting.enabled .Values.leaderElection.enabled -}}
+{{- end }}
