@@ -26,6 +26,7 @@ OVERVIEW_TIMEOUT = 5.0
 """Least seconds for a response with all entities."""
 MAX_TOKEN = 4096
 DEFAULT_URL = "http://127.0.0.1:8470"
+IT_IS_GONE = "it is gone"
 MAX_CACHED = 100_000
 """Limit on cached answers."""
 
@@ -47,11 +48,16 @@ class HealthAnswer:
     trouble: str = ""
     """Why the score is unknown; '' where it is known."""
     placement: float | None = None
-    """Of `query_all`: score for ranking places; an unknown place is placed like most, never as the worst."""
+    """Of `query_all`: score for ranking places; an unknown place is placed like most, never as the worst; one that is
+    gone has 0."""
+    is_gone: bool = False
+    """Whether it was there and is not any more; its score is unknown then."""
 
     @property
     def state(self) -> str:
-        """`well`, `ill` (a diagnosis lowers the score) or `unknown`."""
+        """`well`, `ill` (a diagnosis lowers the score), `unknown` or `gone`."""
+        if self.is_gone:
+            return "gone"
         return "unknown" if self.score is None else "ill" if self.reasons else "well"
 
     @property
@@ -186,6 +192,8 @@ class Health:
         found = replace(unknown, reasons=reasons, coverage=None if coverage is None else float(coverage), age=age)
         if age > self.max_age:
             return replace(found, age=None, trouble=f"what the controller knows is {age:.0f} s old")
+        if data.get("state") == "gone":
+            return replace(found, is_gone=True, trouble=IT_IS_GONE)
         if score is None or (not found.coverage and not reasons):
             return replace(found, age=None, trouble="no telemetry comes from there")
         return replace(found, score=score)
@@ -235,8 +243,11 @@ def _parse_entity(data: Mapping[str, Any], age: float) -> HealthAnswer:
     if placement is None or not all(0.0 <= one <= 1.0 for one in (placement, placement if score is None else score)):
         raise ValueError("a score that is not between 0 and 1")
     reasons = tuple(dict(reason) for reason in data["reasons"])
-    trouble = "no telemetry comes from there" if score is None else ""
-    return HealthAnswer(str(data["kind"]), str(data["name"]), score, reasons, coverage, age, trouble, placement)
+    is_gone = data.get("state") == "gone"
+    trouble = IT_IS_GONE if is_gone else "no telemetry comes from there" if score is None else ""
+    return HealthAnswer(
+        str(data["kind"]), str(data["name"]), score, reasons, coverage, age, trouble, placement, is_gone=is_gone
+    )
 
 
 def _abort(sock: socket.socket, over: threading.Event) -> None:

@@ -28,7 +28,7 @@ from skewscope.engine.model.detector import FindingDetector
 from skewscope.engine.model.incident import Incident, IncidentChange
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.tick import NewSamples, Tick
-from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology import GonePlaces, Topology
 from skewscope.engine.model.transfer import EntityPlaces
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.engine.symptoms.detectors import SeriesDetectors
@@ -250,6 +250,17 @@ class Engine:
         self._tracker.take_over(tracker, entities.has)
         if self._series is not None and series is not None:
             self._series.take_over(series, entities)
+
+    def retire(self, t: float, gone: GonePlaces) -> None:
+        """Ends the incidents at places that have ended; of these nothing is told until they are left out here again.
+
+        Their windows and pasts are kept for what comes there next. Call it between two steps.
+
+        Args:
+            t: seconds since 1970.
+            gone: all places that have ended, those of earlier calls too.
+        """
+        self._tracker.retire(t, gone)
 
     # --- incidents
 

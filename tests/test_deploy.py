@@ -262,6 +262,10 @@ def test_the_guide_of_the_controller_names_every_field(tmp_path, monkeypatch):
     signed_by_itself(tmp_path, "ca.pem", "ca.key")
     for name in ("ann", "grafana", "n0"):
         (tmp_path / f"{name}.token").write_text(f"{name}-0123456789abcdef")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "mapping.yaml").write_text(
+        "version: 1\nmetrics: [{metric: my_temp, signal: gpu.temperature}]\n"
+    )
     (tmp_path / "link.key").write_text("a-key-of-at-least-thirty-two-characters")
     (tmp_path / "agents.secret").write_text("agents-0123456789abcdef-0123456789abcdef")
     monkeypatch.setenv("OPS_TOKEN", "ops-0123456789abcdef")

@@ -156,6 +156,13 @@ async def get_topology(request: Request, context: ApiContext) -> Response:
     return Response(text, media_type="application/yaml", headers={"ETag": tag})
 
 
+async def list_topology_changes(_request: Request, context: ApiContext) -> Response:
+    """Returns what of the topology began, ended, moved or was renamed, the latest first."""
+    found = context.controller.discovery
+    changes = [asdict(one) | {"t": rfc3339(one.t)} for one in reversed(found.changes if found is not None else ())]
+    return JSONResponse({"discovers": found is not None, "changes": changes})
+
+
 async def list_incidents(request: Request, context: ApiContext) -> Response:
     """Returns incidents, latest first."""
     state = request.query_params.get("state", "")
@@ -386,6 +393,14 @@ ROUTES = (
         query=(("node", "of a large fleet, only the part that concerns this node"),),
         allows_agents=True,
         other_statuses=(("304", "Not modified: the ETag matches `If-None-Match`."),),
+    ),
+    Route(
+        *(
+            f"{API_PREFIX}/topology/changes",
+            "read",
+            "What of a discovered topology began, ended, moved or was renamed.",
+        ),
+        list_topology_changes,
     ),
     Route(
         *(f"{API_PREFIX}/incidents", "read", "The latest incidents.", list_incidents),

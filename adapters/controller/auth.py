@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
@@ -10,6 +11,7 @@ from ipaddress import ip_address
 from skewscope.adapters.config import agent_tokens
 from skewscope.adapters.config.secret import MAX_LENGTH
 from skewscope.adapters.controller.config import ANY_NODE, ROLES, ApiToken, ControllerConfig
+from skewscope.engine.model.topology import Topology
 
 AGENT = "agent"
 ANONYMOUS = "anonymous"
@@ -44,8 +46,15 @@ class Caller:
 class AccessControl:
     """Checks the tokens of a config."""
 
-    def __init__(self, config: ControllerConfig) -> None:
+    def __init__(self, config: ControllerConfig, find_topology: Callable[[], Topology] | None = None) -> None:
+        """Constructs it.
+
+        Args:
+            config: names the tokens.
+            find_topology: returns the present topology; None for that of the config.
+        """
         self._config = config
+        self._find_topology = find_topology or (lambda: config.topology)
         # Found by a keyed digest: the duration of a look-up reveals nothing about the tokens.
         self._key = secrets.token_bytes(32)
         self._tokens = {self._digest(token.secret.text): token for token in config.tokens}
@@ -88,7 +97,7 @@ class AccessControl:
 
     def _find_node(self, token: str) -> str:
         """Returns the node of the topology whose derived token this is; '' for none."""
-        secret, nodes = self._config.agent_secret, self._config.topology.node
+        secret, nodes = self._config.agent_secret, self._find_topology().node
         node = agent_tokens.find_node(secret, token) if secret is not None and len(token) <= MAX_LENGTH else ""
         return node if node in nodes else ""
 

@@ -110,8 +110,10 @@ class ControllerConfig:
     """The parsed config."""
 
     path: Path
-    topology_path: Path
+    topology_path: Path | None
+    """None where no topology is declared."""
     topology: Topology
+    """What is declared; while the controller runs, with what it has discovered."""
     sources: tuple[ComponentConfig, ...] = ()
     listen: ListenConfig = field(default_factory=ListenConfig)
     tls: TlsConfig | None = None
@@ -145,9 +147,13 @@ class ControllerConfig:
     """Roles of persons and programs by the name in their client certificate; every other name is that of a node."""
     knowledge: SiteKnowledge | None = None
     """What the site knows beside what is installed."""
+    discovers: bool = False
+    """Whether the labels of telemetry add to the topology, for as long as there is telemetry."""
 
 
 OPTIONAL_FIELDS = (
+    "topology",
+    "discover",
     "sources",
     "listen",
     "tls",
@@ -165,7 +171,7 @@ OPTIONAL_FIELDS = (
     "knowledge",
     "note",
 )
-"""Optional fields of the file; version and topology are required."""
+"""Optional fields of the file; only the version is required."""
 
 
 def read(path: Path) -> ControllerConfig:
@@ -176,7 +182,7 @@ def read(path: Path) -> ControllerConfig:
     """
     fields = FieldReader(yamlfile.read(path))
     folder = path.parent
-    if not fields.check_keys((), ("version", "topology"), OPTIONAL_FIELDS):
+    if not fields.check_keys((), ("version",), OPTIONAL_FIELDS):
         raise InputError(fields.problems)
     fields.check_version()
     _check_variables(fields)
@@ -213,6 +219,7 @@ def read(path: Path) -> ControllerConfig:
         _parse_speakers(fields, cluster),
         _parse_certificate_roles(fields, cluster),
         _parse_knowledge(fields, folder),
+        discovers=_parse_discover(fields, topology_path),
     )
     if not (listen.is_loopback or listen.unprotected):
         _check_exposure(fields, config)
@@ -265,7 +272,8 @@ def _check_files(fields: FieldReader, config: ControllerConfig) -> None:
     """Reports files that would be written over others."""
     tls = config.tls or TlsConfig("", "", "")
     others = {Path(name).resolve(): "a file of TLS" for name in (tls.certificate, tls.key, tls.clients) if name}
-    others |= {config.path.resolve(): "this file", config.topology_path.resolve(): "the topology"}
+    others |= {config.path.resolve(): "this file"}
+    others |= {config.topology_path.resolve(): "the topology"} if config.topology_path else {}
     lock = ("leader", "lock"), config.leader.path if config.leader else None
     for at, path in ((("store", "path"), config.store), lock):
         if path is not None and (place := path.resolve()) in others:
@@ -296,11 +304,11 @@ def _iter_texts(at: FieldPath, value: Any) -> Iterator[tuple[FieldPath, str]]:
             yield from _iter_texts((*at, key), inner)
 
 
-def _parse_topology(fields: FieldReader, folder: Path) -> tuple[Path, Topology]:
+def _parse_topology(fields: FieldReader, folder: Path) -> tuple[Path | None, Topology]:
     name = fields.text(("topology",))
-    path = folder / (name or "topology.yaml")
     if not name:
-        return path, Topology()
+        return None, Topology()
+    path = folder / name
     try:
         found, problems = parse_topology(yamlfile.read(path))
     except InputError as error:
@@ -318,6 +326,22 @@ def _parse_knowledge(fields: FieldReader, folder: Path) -> SiteKnowledge | None:
     except InputError as error:
         fields.problems += error.problems
         return None
+
+
+def _parse_discover(fields: FieldReader, topology_path: Path | None) -> bool:
+    """Returns whether the topology is discovered: by default where none is declared."""
+    if fields.value_at(("discover",)) is None:
+        if topology_path is None and fields.value_at(("fleet",)) is not None:
+            fields.add_problem(("topology",), "no value", "a topology, out of which the shards of a fleet are cut")
+        return topology_path is None
+    found = read_bool(fields, ("discover",))
+    if found and fields.value_at(("fleet",)) is not None:
+        fields.add_problem(("discover",), "true beside fleet", "one of the two", "Shards are cut out of a topology.")
+    if not found and topology_path is None:
+        fields.add_problem(
+            ("discover",), "false without a topology", "true, or a topology", "Name its file: `topology:`."
+        )
+    return found
 
 
 def _parse_mapping(fields: FieldReader, at: FieldPath, required: tuple[str, ...], optional: tuple[str, ...]) -> str:

@@ -32,7 +32,11 @@ from skewscope.adapters.controller.silences import Silence
 from skewscope.adapters.controller.store import Store, StoreReader
 from skewscope.adapters.controller.store_file import find_damage
 from skewscope.adapters.controller.tick_pipeline import TickPipeline, TickResult
+from skewscope.adapters.controller.topology_follower import TopologyFollower, is_same_for_engine
 from skewscope.adapters.controller.view_publisher import ViewPublisher
+from skewscope.adapters.discovery.living_topology import DrawnTopology, LivingTopology
+from skewscope.adapters.discovery.sightings import see_series
+from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.notify.base import NotificationScope
 from skewscope.adapters.notify.dispatcher import Dispatcher, is_event_notifier
@@ -46,6 +50,7 @@ from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.adapters.sources.common.supervisor import SourceStatus, SourceSupervisor
 from skewscope.engine.actions.action import Action
 from skewscope.engine.engine import TICK_S
+from skewscope.engine.model.topology import Topology
 from skewscope.kb.loader import catalogue, installed_catalogue, use_catalogue
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import SkewscopeError
@@ -54,6 +59,10 @@ MAX_SET_BACK = 5.0
 """Seconds of a clock set-back that are simply waited for, and by which it may be set forward without notice."""
 AGENT_SAVE_TICKS = 60
 """Ticks between two writes of the agent registry."""
+READ_BY = ("topology", "discovers", "knowledge")
+"""Fields of the config by which series of sources are mapped."""
+FOLLOWING_KINDS = ("scrape", "doca-telemetry", "prometheus-query", "remote-write", "otlp")
+"""Kinds of sources that map their series anew without a restart when the topology is another one."""
 ROOM_PERIOD = 60.0
 """Seconds between two tries to make room for series."""
 GC_FREEZE_TICKS = 10
@@ -102,6 +111,8 @@ class Controller:
     """Whether the samples of a tick are being judged."""
     _saved_agents: int = 0
     """Number of agents at the last write of the registry."""
+    discovery: TopologyFollower | None = None
+    """Follows who there is, where that is discovered."""
 
     def __post_init__(self) -> None:
         if self.config.knowledge is not None:
@@ -137,6 +148,7 @@ class Controller:
         self._ticked_at: float | None = None
         self._clock_changes = ClockChanges(self.clock, MAX_SET_BACK)
         self._reloading = asyncio.Lock()
+        self._use_config(self.config)
         self._is_partial = False
         self._is_closing = False
         self._making_room: asyncio.Task[None] | None = None
@@ -202,6 +214,8 @@ class Controller:
         """Restarts the engine at the present time after a clock set-back: engine time never runs backwards."""
         log.warning("the clock was set back by %.0f s: windows fill again", seconds)
         self._t = -math.inf
+        if self.discovery is not None:
+            self.discovery = TopologyFollower(LivingTopology(self.discovery.living.declared))
         for requested in self.config.sources:
             await self.supervisor.stop(requested.name)
             self._start_source(requested)
@@ -216,6 +230,8 @@ class Controller:
         for name, batches in self._leftover.items():
             handed[name] = batches + handed.get(name, [])
         self._leftover = {}
+        if self.discovery is not None:
+            self.discovery.take_in(t, handed)
         self.is_judging = True
         try:
             # The pipeline is looked up in its thread: a reload may be replacing it.
@@ -232,8 +248,11 @@ class Controller:
         self._ticked_at = self.clock.uptime()
         self.tick_stats.duration = self._ticked_at - begun
         self._freeze_when_steady(self.last_result.series)
-        if self._active_pipeline.needs_room and not self._reloading.locked():
-            self._start_making_room()
+        if not self._reloading.locked():
+            if self._active_pipeline.needs_room:
+                self._start_making_room()
+            elif self.discovery is not None and self.discovery.is_due(t, self._ticked_at):
+                start_job("topology", self._follow_topology(t))
         for tell in tuple(self.subscribers):
             try:
                 tell(self.last_result)
@@ -287,6 +306,9 @@ class Controller:
         async with self._reloading:
             self.actions.check_change(config)
             before = self.config
+            if self.discovery is not None and config.discovers:
+                self.discovery.living.declared = config.topology
+                config = replace(config, topology=(await self.discovery.draw(self.clock.now())).topology)
             try:
                 kept = await self._reload(config, is_whole=self._is_partial)
             except Exception as error:
@@ -321,8 +343,8 @@ class Controller:
         def differs(*names: str) -> bool:
             return is_whole or any(getattr(before, name) != getattr(config, name) for name in names)
 
-        if differs("knowledge"):
-            self._use_knowledge()
+        if differs(*READ_BY):
+            self._use_config(self.config, is_known=not differs("knowledge"))
         if differs("targets", "actions", "topology", "knowledge"):
             await self._restart_actions()
         if differs("speakers"):
@@ -339,13 +361,63 @@ class Controller:
         elif differs("recording_path", "retention"):
             await self._run_in_thread(self._restart_recorder)
         # The sources go on while the new engine is built.
-        same = () if differs("topology", "knowledge") else before.sources
+        same = () if differs(*READ_BY) else before.sources
         await self._restart_sources({w.name for w in same if w in config.sources})
         if differs("notifiers", "topology"):
             same = () if differs("topology") else before.notifiers
             await self._restart_notifiers(kept=[w for w in same if w in config.notifiers])
         await self._run_in_thread(self._add_audit_entry, "reloaded")
         return tuple(payload)
+
+    def _use_config(self, config: ControllerConfig, *, is_known: bool = True) -> None:
+        """Begins to read sources by a config, whose knowledge may be another one."""
+        if not is_known:
+            self._use_knowledge()
+        if config.discovers != (self.discovery is not None):
+            self.discovery = TopologyFollower(LivingTopology(config.topology)) if config.discovers else None
+        self._context = SourceContext(
+            *(config.topology, self._resolve_names(config.topology), self.clock), trusts_sources=config.discovers
+        )
+
+    def _resolve_names(self, topology: Topology) -> MetricResolver:
+        return MetricResolver(self.catalogue, topology, witness=see_series if self.config.discovers else None)
+
+    async def _follow_topology(self, t: float) -> None:
+        """Draws the topology of the end of a tick, and goes on with it."""
+        async with self._reloading:
+            if self.discovery is None or self._is_closing:
+                return
+            begun = self.clock.uptime()
+            drawn = await self.discovery.draw(t)
+            if drawn.topology != self.config.topology:
+                await self._change_topology(drawn.topology)
+            await self._run_in_thread(self._add_changes, drawn, self.discovery.is_settled(t))
+            self.discovery.rest(self.clock.uptime(), self.clock.uptime() - begun)
+
+    async def _change_topology(self, topology: Topology) -> None:
+        """Goes on with another topology; windows, pasts and incidents of what both have are kept."""
+        is_same = is_same_for_engine(topology, self.config.topology)
+        self.config = replace(self.config, topology=topology)
+        if self.config.targets:
+            await self._restart_actions()
+        self.receiver.topology = topology
+        self.receiver.request_announcements()
+        if is_same:
+            self._active_pipeline.topology = topology
+        else:
+            await self._change_engine()
+        # Sources that read labels map them anew by themselves; others begin again.
+        self._context.change_topology(topology, self._resolve_names(topology))
+        await self._restart_sources({one.name for one in self.config.sources if one.kind in FOLLOWING_KINDS})
+        await self._restart_notifiers()
+
+    def _add_changes(self, drawn: DrawnTopology, is_settled: bool) -> None:
+        self._active_pipeline.retire(drawn.gone, is_settled=is_settled)
+        for change in drawn.changes:
+            log.info("%s", change)
+            self._active_pipeline.store_writer.add_audit_entry(
+                change.t, "discovery", str(change), {"kind": change.kind, "name": change.name}
+            )
 
     def _start_making_room(self) -> None:
         """Starts to make room, at most once a minute: a failure would repeat at each tick."""
@@ -420,8 +492,9 @@ class Controller:
         )
 
     def _create_recorder(self) -> Recorder | None:
-        folder = self.config.recording_path
-        return Recorder(folder, self.config.topology_path, self.config.retention) if folder else None
+        folder, config = self.config.recording_path, self.config
+        text = "" if config.topology_path and not config.discovers else format_topology(config.topology)
+        return Recorder(folder, config.topology_path, config.retention, text) if folder else None
 
     @property
     def _active_pipeline(self) -> TickPipeline:
@@ -588,8 +661,7 @@ class Controller:
                 self._start_source(requested)
 
     def _start_source(self, wanted: ComponentConfig) -> None:
-        world = SourceContext(self.config.topology, MetricResolver(self.catalogue, self.config.topology), self.clock)
-        self.supervisor.start(source_kinds()[wanted.kind].build(wanted.settings, world))
+        self.supervisor.start(source_kinds()[wanted.kind].build(wanted.settings, self._context))
 
     def source_statuses(self) -> tuple[SourceStatus, ...]:
         """Returns the status of all sources; that of agents only if there are any."""

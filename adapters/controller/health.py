@@ -7,10 +7,11 @@ from typing import Any
 from skewscope.adapters.controller.tick_pipeline import TickResult
 from skewscope.adapters.mapping.incident_nodes import endpoint_names, entity_names, nodes_of
 from skewscope.engine.model.incident import Incident, rfc3339
-from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology import Entity, Topology
 
-WELL, ILL, UNKNOWN = "well", "ill", "unknown"
-"""well: telemetry arrives and no diagnosis lowers the score; ill: one does; unknown: nothing is known."""
+WELL, ILL, UNKNOWN, GONE = "well", "ill", "unknown", "gone"
+"""well: telemetry arrives and no diagnosis lowers the score; ill: one does; unknown: its own telemetry does not arrive;
+gone: it was there, and is not any more."""
 HEALTH_KINDS = NODE, GPU, GROUP, REPLICA = ("node", "gpu", "group", "replica")
 SEVERITY_WEIGHTS = {"info": 0.1, "warning": 0.5, "critical": 0.9}
 """Share of an entity's health that a certain incident takes, by severity."""
@@ -18,22 +19,26 @@ SEVERITY_WEIGHTS = {"info": 0.1, "warning": 0.5, "critical": 0.9}
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """Health of an entity: 1 healthy, 0 unusable; well, ill or unknown."""
+    """Health of an entity: 1 healthy, 0 unusable; well, ill, unknown or gone."""
 
     kind: str
     name: str
     score: float | None
-    """None where it is unknown."""
+    """None where it is unknown or gone."""
     reasons: tuple[Incident, ...]
     """Worst first; symptoms and incidents explained by another one are omitted."""
     coverage: float | None
     """Share of expected telemetry of its nodes and its engine that arrives; None where none is expected."""
     time: float
     """Time of the assessment, seconds since 1970."""
+    is_gone: bool = False
+    """Whether it was there and is not any more."""
 
     @property
     def state(self) -> str:
-        """WELL, ILL or UNKNOWN."""
+        """WELL, ILL, UNKNOWN or GONE."""
+        if self.is_gone:
+            return GONE
         return UNKNOWN if self.score is None else ILL if self.reasons else WELL
 
     def as_json(self, now: float) -> dict[str, Any]:
@@ -74,15 +79,22 @@ def build_report(
     known: TickResult, kind: str, name: str, incidents: Iterable[Incident], nodes: Iterable[str]
 ) -> HealthReport:
     """Returns the health of an entity on some nodes that some incidents affect."""
+    if known.gone.has(Entity(kind, name)):
+        return HealthReport(kind, name, None, (), None, known.snapshot.time, is_gone=True)
     reasons = sorted(incidents, key=lambda one: (-_health_loss(one), one.id))
     score = 1.0
     for one in reasons:
         score *= 1.0 - _health_loss(one)
     covered = [known.node_coverage[node] for node in sorted(nodes) if node in known.node_coverage]
-    if kind in (GROUP, REPLICA) and name in known.engine_coverage:
-        covered.append(known.engine_coverage[name])
-    share = sum(covered) / len(covered) if covered else None
-    is_known = bool(share) or bool(reasons)
+    # A replica is seen by its engine and a GPU by its own series, whatever is known of their nodes; a group without an
+    # engine by all of its nodes.
+    own = known.engine_coverage.get(name) if kind in (GROUP, REPLICA) else None
+    if kind == GPU and known.gpu_coverage:
+        own = known.gpu_coverage.get(name, 0.0)
+    is_seen = bool(own) if own is not None else bool(covered) and min(covered) > 0.0
+    every = covered if own is None else [*covered, own]
+    share = sum(every) / len(every) if every else None
+    is_known = is_seen or bool(reasons)
     return HealthReport(kind, name, score if is_known else None, tuple(reasons), share, known.snapshot.time)
 
 

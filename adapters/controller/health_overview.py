@@ -3,11 +3,13 @@
 The work is proportional to the fleet and to its incidents, not to their product.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
 from skewscope.adapters.controller.health import (
+    GONE,
     GPU,
     GROUP,
     HEALTH_KINDS,
@@ -23,6 +25,8 @@ from skewscope.adapters.mapping.incident_nodes import endpoint_names, entity_nam
 from skewscope.engine.model.incident import Incident, rfc3339
 from skewscope.engine.model.topology import Topology
 
+GONE_PLACEMENT = 0.0
+"""Placement score of what is gone: nothing can be placed there."""
 NEUTRAL = 1.0
 """Placement score where nothing at all is known: no place is worse than another."""
 
@@ -82,14 +86,17 @@ def describe_all(
         described = one.as_json(now)
         del described["as_of"], described["age_s"]
         score = described["score"]
-        entities.append(described | {"placement": neutral[one.kind] if score is None else score})
+        entities.append(
+            described | {"placement": GONE_PLACEMENT if one.is_gone else neutral[one.kind] if score is None else score}
+        )
     time = max((one.time for one in listed), default=now)
-    unknown = sum(one.state == UNKNOWN for one in listed)
+    counts = Counter(one.state for one in listed)
     return {
         "as_of": rfc3339(time),
         "age_s": round(max(now - time, 0.0), 3),
         "of": len(listed),
-        "unknown": unknown,
+        "unknown": counts[UNKNOWN],
+        "gone": counts[GONE],
         "entities": entities,
     }
 
@@ -101,5 +108,6 @@ def _find_neutral(reports: list[HealthReport]) -> dict[str, float]:
     """
     scores: dict[str, list[float]] = {}
     for one in reports:
-        scores.setdefault(one.kind, []).append(NEUTRAL if one.score is None else one.score)
+        if not one.is_gone:
+            scores.setdefault(one.kind, []).append(NEUTRAL if one.score is None else one.score)
     return {kind: round(median(scores[kind]), 3) if kind in scores else NEUTRAL for kind in HEALTH_KINDS}

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from skewscope.adapters.runtime.elapsed_time import ElapsedTime
 from skewscope.engine.engine import IncidentChange
 from skewscope.engine.model.incident import Incident, replace_ids, replace_references
+from skewscope.engine.model.topology import TEXT_GONE
 from skewscope.engine.model.verdict import NO, YES
 
 RESTORE_WAIT = 90.0
@@ -25,7 +26,6 @@ UNKNOWN_TIMEOUT = 86400.0
 TEXT_STILL_FIRING = "still there after a restart"
 TEXT_NOT_SEEN = "resolved: not seen again after a restart"
 TEXT_FOUND_ANEW = "resolved: found anew while the store could not be read"
-TEXT_GONE = "resolved: its place is no longer in the topology"
 TEXT_UNKNOWN = "resolved: nothing was heard of it for a day after a restart"
 
 Key = tuple[str, str, str]
@@ -126,10 +126,19 @@ class RestoredIncidents:
         ids = self._known_ids()
         for each in gone:
             one = self._restore(each, ids)
-            if one.state == "firing":
-                self._news.append(IncidentChange(t, one.id, TEXT_GONE))
-                one = replace(one, state="resolved", resolved_at=max(t, one.opened_at))
-            self._resolved.append(one)
+            self._resolved.append(self._end_gone(t, one) if one.state == "firing" else one)
+
+    def end_waiting(self, t: float, is_gone: Callable[[Incident], bool]) -> None:
+        """Ends the earlier incidents whose places are no longer there."""
+        for key, one in tuple(self.waiting.items()):
+            if is_gone(one):
+                del self.waiting[key]
+                self.waits.pop(one.id, None)
+                self._resolved.append(self._end_gone(t, one))
+
+    def _end_gone(self, t: float, one: Incident) -> Incident:
+        self._news.append(IncidentChange(t, one.id, TEXT_GONE))
+        return replace(one, state="resolved", resolved_at=max(t, one.opened_at), is_gone=True)
 
     def waiting_incidents(self) -> Iterable[Incident]:
         """Returns the earlier incidents not matched yet."""

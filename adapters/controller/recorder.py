@@ -179,8 +179,16 @@ def _list_column(found: Sequence[Any], kind: Any, pa: Any) -> Any:
 class Recorder:
     """Writes a recording folder. A full disk costs the rest of a file's span only."""
 
-    def __init__(self, folder: Path, topology: Path, retention: RecordingRetention | None = None) -> None:
+    def __init__(
+        self, folder: Path, topology: Path | None, retention: RecordingRetention | None = None, topology_text: str = ""
+    ) -> None:
         """Opens a folder, creating it if needed.
+
+        Args:
+            folder: where the recording is.
+            topology: file of the topology.
+            retention: what is kept.
+            topology_text: the topology, where it is not that of the file.
 
         Raises:
             InputError: the folder cannot be written.
@@ -192,7 +200,7 @@ class Recorder:
         self._files: dict[str, _RecordingFile] = {}
         self._texts = _SeriesTexts()
         self._span: int | None = None
-        self._topology = topology
+        self._topology, self._topology_text = topology, topology_text
         self._lock = ProcessLock(folder / LOCK_FILE)
         self._ready = False
         """Whether the folder is there with what a recording needs."""
@@ -212,7 +220,10 @@ class Recorder:
         for left in self.folder.glob(f"*{PART_SUFFIX}"):
             left.unlink()
         create_private(self.folder / TOPOLOGY_FILE)
-        shutil.copyfile(self._topology, self.folder / TOPOLOGY_FILE)
+        if self._topology is None or self._topology_text:
+            (self.folder / TOPOLOGY_FILE).write_text(self._topology_text, encoding="utf-8")
+        else:
+            shutil.copyfile(self._topology, self.folder / TOPOLOGY_FILE)
         self._describe()
         self._ready = True
 

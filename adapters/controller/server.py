@@ -109,7 +109,7 @@ class ControllerApp:
     _asgi_app: ASGIApp = field(init=False)
 
     def __post_init__(self) -> None:
-        self.access_control = AccessControl(self.controller.config)
+        self.access_control = AccessControl(self.controller.config, lambda: self.controller.config.topology)
         self._start_worker()
         self.controller.receiver.others = self._rows_worker
         context = self._context = ApiContext(self.controller, self.controller.reader, pages=self.pages)
@@ -168,7 +168,7 @@ class ControllerApp:
 
     def renew_access(self) -> None:
         """Applies the tokens of the present config, to answers that are under way too."""
-        self.access_control = AccessControl(self.controller.config)
+        self.access_control = AccessControl(self.controller.config, lambda: self.controller.config.topology)
         self._context.wake_streams()
 
     def _check_host(self, scope: Scope) -> None:

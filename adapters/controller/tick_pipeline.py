@@ -24,8 +24,9 @@ from skewscope.adapters.controller.silences import Silence, end_silence, match_s
 from skewscope.adapters.controller.store import IncidentEvent, Store
 from skewscope.adapters.controller.store_place import StoreError
 from skewscope.adapters.controller.uncertainty import UncertaintyCheck
-from skewscope.adapters.controller.unplaced_series import ClaimedSeries, SeriesCounts, merge_counts
+from skewscope.adapters.controller.unplaced_series import ClaimedSeries, SeriesCounts, describe_gaps, merge_counts
 from skewscope.adapters.controller.view_publisher import ViewPublisher
+from skewscope.adapters.mapping.incident_nodes import endpoint_names
 from skewscope.adapters.notify.open_reports import BelievedOpen, OpenReport, Place
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span
@@ -34,7 +35,7 @@ from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.advice.advice import ContextFact
 from skewscope.engine.engine import SampleCounts
 from skewscope.engine.model.incident import Incident
-from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology import OF_GROUP, ON_NODE, Entity, GonePlaces, Topology
 
 RESOLVED_SECONDS = 3600.0
 """Seconds that a resolved incident stays visible; the store keeps it longer."""
@@ -46,6 +47,8 @@ CLEANUP_TICKS = 600
 """Ticks between two clean-ups."""
 PRUNE_TICKS = 10
 """Ticks between two deletions of some incidents that are too old."""
+UNPLACED_S = 60.0
+"""Seconds for which many series have no place before that is said: a discovered topology follows within two scrapes."""
 ROOM_TICKS = 60
 """Ticks between two looks at whether series that have long been silent could make room for others."""
 MIN_SILENT = 1024
@@ -80,8 +83,12 @@ class TickResult:
     """How far incidents are judged; only where actions are planned."""
     engine_coverage: Mapping[str, float] = field(default_factory=dict)
     """For each group with a serving engine, 1 where its telemetry arrives and 0 where not."""
+    gpu_coverage: Mapping[str, float] = field(default_factory=dict)
+    """For each GPU that has had telemetry of its own, 1 where that arrives and 0 where not."""
     unjudged: frozenset[Place] = frozenset()
     """Places of `inherited` reports that cannot be judged at present."""
+    gone: GonePlaces = field(default_factory=GonePlaces)
+    """What has ended and is still in the topology."""
 
 
 @dataclass
@@ -112,17 +119,24 @@ class TickPipeline:
     """End of the last tick, seconds since 1970."""
     needs_room: bool = False
     """Whether an owner has too many series, and another engine would leave out those that have long been silent."""
+    gone: GonePlaces = field(default_factory=GonePlaces)
+    """What has ended and is still in the topology."""
     incidents: tuple[Incident, ...] = ()
     """All incidents of the last tick."""
     store_writer: StoreWriter = field(init=False)
     claimed: ClaimedSeries = field(default_factory=ClaimedSeries, init=False)
     _started_at: float | None = None
     _ticks: int = 0
+    _unplaced_since: float = math.inf
+    """Since when many series have no place, seconds since 1970."""
+    _says_unplaced: bool = False
+    """Whether the log has said so."""
     _has_waits: bool = True
     """Whether the store may hold how long earlier incidents have waited."""
     _telemetry: tuple[tuple[SourceState, ...], tuple[str, ...]] = ((), ())
     _node_coverage: Mapping[str, float] = field(default_factory=dict)
     _engine_coverage: Mapping[str, float] = field(default_factory=dict)
+    _gpu_coverage: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.store_writer = StoreWriter(self.store)
@@ -159,7 +173,8 @@ class TickPipeline:
         if self.store.recovered:
             self.store.recovered = False
             self.restored.adopt(t, self.store.open_incidents())
-        unused, missing = merge_counts(unplaced or {}, self.claimed.counts), (*snapshot.missing, *self.troubles())
+        unused = merge_counts(unplaced or {}, self.claimed.counts)
+        missing = (*snapshot.missing, *self.troubles(), *self._report_unplaced(t, unplaced or {}))
         snapshot = replace(snapshot, silenced=hidden, missing=missing, unplaced=unused)
         self.view_publisher.update(self.runtime.engine, snapshot, t)
         self._save_progress(t)
@@ -174,8 +189,43 @@ class TickPipeline:
             *(self._node_coverage, self.store_writer.updated_notifiers, not self.store_writer.trouble, recorded),
             judgement=self._observe_judgement(t, incidents),
             engine_coverage=self._engine_coverage,
+            gpu_coverage=self._gpu_coverage,
             unjudged=self._find_unjudged(t),
+            gone=self.gone,
         )
+
+    def _report_unplaced(self, t: float, unplaced: SeriesCounts) -> tuple[str, ...]:
+        """Returns which sources have long had many series without a place; the log says so when it begins."""
+        found = describe_gaps(unplaced, len(self.batcher.table.keys))
+        if not found:
+            self._unplaced_since, self._says_unplaced = math.inf, False
+            return ()
+        self._unplaced_since = min(self._unplaced_since, t)
+        if t - self._unplaced_since < UNPLACED_S:
+            return ()
+        if not self._says_unplaced:
+            log.warning("%s", " ".join(found))
+        self._says_unplaced = True
+        return found
+
+    def retire(self, gone: GonePlaces, *, is_settled: bool) -> None:
+        """Ends the incidents at places that have ended; nothing is told of them while they are among these.
+
+        Args:
+            gone: all that has ended and is still in the topology.
+            is_settled: whether what is not in the topology is not there: an earlier incident of it has ended, too.
+        """
+        self.gone = self.runtime.coverage.gone = gone
+        self.runtime.engine.retire(self.t, gone)
+        known = {*self.topology.node, *self.topology.group, *(pool.name for pool in self.topology.pools)}
+
+        def is_gone(one: Incident) -> bool:
+            if gone.has(Entity(one.kind, one.name)):
+                return True
+            ends = endpoint_names(one.name) if one.kind in ON_NODE else [one.name.partition(":")[0]]
+            return is_settled and one.kind in (*ON_NODE, *OF_GROUP, "pool") and not known.issuperset(ends)
+
+        self.restored.end_waiting(self.t, is_gone)
 
     def _find_unjudged(self, t: float) -> frozenset[Place]:
         """Returns the places of inherited reports whose rule cannot be judged at present."""
@@ -257,6 +307,7 @@ class TickPipeline:
             self._telemetry = self.runtime.coverage.sources(t), self.runtime.coverage.missing()
             self._node_coverage = self.runtime.coverage.coverage_by_node(t)
             self._engine_coverage = self.runtime.coverage.coverage_by_engine(t)
+            self._gpu_coverage = self.runtime.coverage.coverage_by_gpu(t)
         incidents = self.runtime.incidents(span)
         return Snapshot(t, span.start, span.end, incidents, *self._telemetry)
 

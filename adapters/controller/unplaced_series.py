@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary
 from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.sources.common.base import SeriesColumns, SourceBatch
 
+MANY_SHARE = 0.1
+"""Share of series without a place from which the controller says so: fewer may be of what nobody wants to know."""
 SeriesCounts = Mapping[str, Mapping[str, int]]
 """Number of series by source and reason."""
 
@@ -46,3 +48,27 @@ def merge_counts(one: SeriesCounts, other: SeriesCounts) -> SeriesCounts:
     """Returns the sums of two counts, the most frequent reason first; sources without series are left out."""
     found = {source: sum_counts((one.get(source, {}), other.get(source, {}))) for source in sorted({*one, *other})}
     return {source: reasons for source, reasons in found.items() if reasons}
+
+
+def describe_gaps(counts: SeriesCounts, used: int) -> tuple[str, ...]:
+    """Returns a sentence on each source of which many series have no place in the topology.
+
+    Args:
+        counts: series without a place by source and reason.
+        used: number of series in the engine.
+    """
+    found = []
+    for source, reasons in sorted(counts.items()):
+        lost = {reason: count for reason, count in reasons.items() if is_of_topology(reason)}
+        if sum(lost.values()) > MANY_SHARE * (used + sum(lost.values())):
+            reason, count = max(lost.items(), key=lambda item: item[1])
+            found.append(
+                f"{sum(lost.values()):,} series of {source} have no place in the topology, {count:,} of them as "
+                f"{reason}: what they measure is not judged."
+            )
+    return tuple(found)
+
+
+def is_of_topology(reason: str) -> bool:
+    """Returns whether a reason for which a series has no place is one of the topology, not of the catalogue."""
+    return "topology" in reason or reason.startswith(("no label says", "its node is the front end"))

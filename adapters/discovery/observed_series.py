@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from skewscope.adapters.mapping.entities import ENTITY_KINDS
-from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.mapping.names import HELPER_METRICS, MetricResolver
 
-HELPER_METRICS = ("node_uname_info", "kube_pod_info")
-"""Metrics that deliver no signal but tie names of hosts and pods together."""
 MAX_VALUE = 1000
 """Characters of a label's value."""
 
@@ -40,8 +38,13 @@ def observe_series(
         if known not in kinds_of:
             # What another exporter says of engines does not show where one is.
             words = (origin.entity_word for origin in names.origins(known) if not origin.is_from_outside)
-            kinds_of[known] = frozenset(ENTITY_KINDS[word] for word in words if word in ENTITY_KINDS)
+            kinds_of[known] = kinds_of_words(words)
         if kinds_of[known] or known in HELPER_METRICS:
             # Other values cannot stand in a topology.
             usable = {label: value for label, value in own.items() if value.isprintable() and len(value) <= MAX_VALUE}
             yield ObservedSeries(known, usable, kinds_of[known])
+
+
+def kinds_of_words(words: Iterable[str]) -> frozenset[str]:
+    """Returns the kinds of entities that the catalogue's words for what is measured stand for."""
+    return frozenset(ENTITY_KINDS[word] for word in words if word in ENTITY_KINDS)

@@ -9,11 +9,11 @@ from urllib.parse import urlencode, urlsplit
 from skewscope.adapters.config.secret import MAX_LENGTH, Secret
 from skewscope.adapters.discovery.draft import TopologyDraft
 from skewscope.adapters.discovery.inference import infer_topology
-from skewscope.adapters.discovery.observed_series import HELPER_METRICS, observe_series
+from skewscope.adapters.discovery.observed_series import observe_series
 from skewscope.adapters.formats.bounded_json import count_parts
 from skewscope.adapters.formats.bounds import PARTS
 from skewscope.adapters.mapping.name_mapping import NameMapping
-from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.mapping.names import HELPER_METRICS, MetricResolver
 from skewscope.adapters.sources.common.base import redact_message
 from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions, fetch
 from skewscope.adapters.sources.prometheus_query import PrometheusResponseError, build_selectors, parse_response

@@ -1,5 +1,7 @@
 """The series of one input, of which there may be so many."""
 
+from collections.abc import Hashable
+
 from skewscope.adapters.formats.bounds import KNOWN_SERIES
 from skewscope.adapters.mapping.names import SeriesRegistry
 from skewscope.engine.ingest.feed import SeriesKey
@@ -15,9 +17,9 @@ class BoundedRegistry(SeriesRegistry):
         super().__init__()
         self._file, self._most = file, most
 
-    def register(self, key: SeriesKey, rank: int) -> int:
+    def register(self, key: SeriesKey, rank: int, seen: Hashable = None) -> int:
         """Returns the number of a series with a rank."""
-        found = super().register(key, rank)
+        found = super().register(key, rank, seen)
         if found >= self._most:
             raise InputError([KNOWN_SERIES.problem(self._file, hint=SERIES_HINT)])
         return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from skewscope.adapters.discovery.hosts import HOST_BOUND, HOST_LABELS
-from skewscope.adapters.discovery.observed_series import HELPER_METRICS, ObservedSeries, observe_series
+from skewscope.adapters.discovery.observed_series import ObservedSeries, observe_series
 from skewscope.adapters.formats.bounds import KNOWN_SERIES, SERIES
 from skewscope.adapters.formats.compression import observe_bytes, open_stream
 from skewscope.adapters.formats.log_lines import file_stem
@@ -26,7 +26,7 @@ from skewscope.adapters.inputs.recording import (
     input_size,
     reader_of,
 )
-from skewscope.adapters.mapping.names import MetricResolver
+from skewscope.adapters.mapping.names import HELPER_METRICS, MetricResolver
 from skewscope.engine.model.topology_file import NODE_WITHOUT
 from skewscope.kb.problems import InputError, NothingKnownError
 

@@ -7,7 +7,7 @@ hides the differences.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -67,10 +67,15 @@ MAX_UNMAPPED = 10_000
 MAX_GPUS = 1024
 """Limit on the GPUs that one page identifies by UUID."""
 
+WORKLOAD_LABELS = ("pod", "namespace", "container")
+"""Labels of a scrape target, and of the pod that a series of an exporter is about."""
+
 # Labels of the scrape target, or redundant ones; they do not distinguish series.
 ORIGIN_LABELS = frozenset(
     (
         *("job", *NODE_LABELS[:-1], "node", "endpoint", "namespace", "pod", "container", "service", "cluster"),
+        # Whose GPU it is at present; the series of a GPU goes on with the next pod.
+        *(f"exported_{label}" for label in WORKLOAD_LABELS),
         *("prometheus", "UUID", "uuid", "GPU_UUID", "pci_bus_id", "pciBusId", "modelName", "model_name"),
         *(
             "serial",
@@ -138,17 +143,17 @@ class SeriesRegistry(SeriesTable):
     unmapped: Counter[tuple[str, str]] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     """Warnings about the input."""
-    _rank_numbers: dict[tuple[SeriesKey, int], int] = field(default_factory=dict)
+    _rank_numbers: dict[tuple[SeriesKey, int, Hashable], int] = field(default_factory=dict)
 
     def number(self, key: SeriesKey) -> int:
         """Returns the number of a series that was reduced from packets."""
         return self.register(key, PACKET_RANK)
 
-    def register(self, key: SeriesKey, rank: int) -> int:
-        """Returns the number of a series with a rank."""
-        found = self._rank_numbers.get((key, rank))
+    def register(self, key: SeriesKey, rank: int, seen: Hashable = None) -> int:
+        """Returns the number of a series with a rank, and with what else tells its numbers apart."""
+        found = self._rank_numbers.get((key, rank, seen))
         if found is None:
-            found = self._rank_numbers[key, rank] = len(self.keys)
+            found = self._rank_numbers[key, rank, seen] = len(self.keys)
             self.keys.append(key)
             self.ranks.append(rank)
         return found
@@ -161,6 +166,15 @@ class SeriesRegistry(SeriesTable):
 
 AdmitSeries = Callable[[SeriesKey, Mapping[str, str]], bool]
 """Returns whether a series with these labels may be delivered."""
+SeriesWitness = Callable[[str, Mapping[str, str], Mapping[str, str], frozenset[str]], Hashable]
+"""Returns what a series says of who there is, by its metric, its own labels, those of its target, and the catalogue's
+words for what it measures; None where it says nothing."""
+UP_METRIC = "up"
+"""What a Prometheus server and a scraping source say of each target: that it is listed, and whether it answers."""
+HELPER_METRICS = ("node_uname_info", "kube_pod_info")
+"""Metrics that deliver no signal but tie names of hosts and pods together."""
+UNPLACED = SeriesKey("", "", "", "")
+"""The key of series without a place, which are delivered for what they say of who there is."""
 
 
 class MetricResolver:
@@ -169,9 +183,16 @@ class MetricResolver:
     Names of a mapping file come first, then those of the mapping of a site.
     """
 
-    def __init__(self, catalogue: Catalogue, topology: Topology, mapping: NameMapping | None = None) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        topology: Topology,
+        mapping: NameMapping | None = None,
+        witness: SeriesWitness | None = None,
+    ) -> None:
         self._mappings = build_index(catalogue)
         self._name_mapping = (mapping or NameMapping()).extend(mapping_of_site(catalogue))
+        self._witness = witness
         self._entity_resolver = EntityResolver(topology)
         self._signal_ids = tuple(catalogue.signals)
         self._histograms = frozenset(s.id for s in catalogue.signals.values() if s.type == "histogram")
@@ -180,6 +201,11 @@ class MetricResolver:
     def metrics(self) -> Collection[str]:
         """All metric names that deliver a signal."""
         return self._mappings.keys()
+
+    @property
+    def witness_metrics(self) -> tuple[str, ...]:
+        """Metrics that are wanted for what their labels say of who there is."""
+        return (UP_METRIC, *HELPER_METRICS) if self._witness is not None else ()
 
     def origins(self, metric: str) -> tuple[MetricMapping, ...]:
         """Returns the signals that a name of the catalogue delivers."""
@@ -288,18 +314,31 @@ class MetricResolver:
             own = dict(labels)
             given = {name: value for name, value in static.items() if name not in own} if yielding else static
             _resolve_gpu_uuid(own, cards)
+            _keep_workload(own, given)
+            seen = self._see(metric, own, given)
             try:
                 mapped = self.resolve(metric, own, given)
             except UnmappedError as reason:
-                if not metric.endswith("_created"):
+                # What is said from outside of pods that are no engines lacks nothing.
+                if not metric.endswith("_created") and not self._is_from_outside(metric):
                     registry.ignore(metric, str(reason))
-                return []
+                return [] if seen is None else [SeriesTarget(registry.register(UNPLACED, CANONICAL_RANK, seen))]
             if admit is not None:
                 every = {**own, **given}
                 mapped = [m for m in mapped if admit(m.key, every)]
-            return [SeriesTarget(registry.register(m.key, m.rank), m.scale, m.has_blanks) for m in mapped]
+            return [SeriesTarget(registry.register(m.key, m.rank, seen), m.scale, m.has_blanks) for m in mapped]
 
         return targets
+
+    def _is_from_outside(self, metric: str) -> bool:
+        origins = self.origins(metric)
+        return bool(origins) and all(origin.is_from_outside for origin in origins)
+
+    def _see(self, metric: str, own: Mapping[str, str], given: Mapping[str, str]) -> Hashable:
+        if self._witness is None:
+            return None
+        words = frozenset(origin.entity_word for origin in self.origins(metric) if not origin.is_from_outside)
+        return self._witness(metric, own, given, words)
 
     def metric_name(self, signal: str, labels: Mapping[str, str]) -> str:
         """Returns the metric name of a signal in a table: a signal id maps to its canonical name."""
@@ -324,6 +363,13 @@ def _resolve_gpu_uuid(labels: dict[str, str], cards: dict[str, str]) -> None:
             cards[uuid] = number
     elif uuid in cards:
         labels["gpu"] = cards[uuid]
+
+
+def _keep_workload(labels: dict[str, str], given: Mapping[str, str]) -> None:
+    """Renames the labels of a pod that a series is about where the target has its own, as a Prometheus server does."""
+    for label in WORKLOAD_LABELS:
+        if label in given and label in labels:
+            labels[f"exported_{label}"] = labels.pop(label)
 
 
 def build_selector(origin: MetricMapping, kind: str, own: Mapping[str, str], every: Mapping[str, str]) -> str:
@@ -377,6 +423,15 @@ def build_index(catalogue: Catalogue) -> Mapping[str, tuple[MetricMapping, ...]]
                 other = name.removesuffix("_total") if name.endswith("_total") else name + "_total"
                 loose.setdefault(other, []).append(origin)
     return {name: tuple(origins) for name, origins in {**loose, **exact}.items()}
+
+
+def signals_from_outside(catalogue: Catalogue) -> frozenset[str]:
+    """Returns the signals of engines that only other exporters deliver."""
+    return frozenset(
+        signal.id
+        for signal in catalogue.signals.values()
+        if signal.entity == "engine" and signal.sources and signal.sources.keys() <= BY_WORKLOAD
+    )
 
 
 def _signal_mappings(signal: Signal) -> Iterator[tuple[str, MetricMapping]]:

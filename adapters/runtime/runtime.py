@@ -3,12 +3,14 @@
 Replays and the controller share it.
 """
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from skewscope.adapters.mapping.names import signals_from_outside
 from skewscope.adapters.runtime.durable import best_matcher
 from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.advice.advice import PolicyEvaluator
@@ -17,7 +19,7 @@ from skewscope.engine.engine import TICK_S, Engine, IncidentChange
 from skewscope.engine.ingest.feed import Block, SeriesTable
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.incident import Incident
-from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology import GonePlaces, Topology
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, join_names
 from skewscope.rules.coverage import symptom_signals
@@ -109,6 +111,8 @@ class TelemetryCoverage:
     topology: Topology
     engine: Engine
     table: SeriesTable
+    gone: GonePlaces = field(default_factory=GonePlaces)
+    """What has ended and is still in the topology: no telemetry is expected of it."""
     _series_by_kind: dict[str, tuple[np.ndarray, np.ndarray]] = field(init=False)
     """By kind: [series] numbers of its series, [series] numbers of their reporters."""
     _reporters: dict[str, tuple[str, ...]] = field(init=False)
@@ -117,6 +121,8 @@ class TelemetryCoverage:
     """Number of each signal of the table."""
     _signal_of_series: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
     """[series] number of its signal."""
+    _outside: frozenset[str] = field(init=False)
+    """Signals of engines that others deliver: they say nothing of whether an engine's own telemetry arrives."""
     _shown: Mapping[str, frozenset[str]] = field(init=False)
     """By condition: signals in which it can show as a symptom."""
     _unjudged_key: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
@@ -124,11 +130,16 @@ class TelemetryCoverage:
     _missing_key: tuple[object, ...] = ()
     """What the sentences of `missing` were last made from."""
     _missing: tuple[str, ...] = ()
+    _gpus: dict[str, int] = field(default_factory=dict)
+    """Number of each GPU that has series."""
+    _gpu_series: tuple[Index, Index] = (np.empty(0, np.intp), np.empty(0, np.intp))
+    """([k] series of GPUs, [k] numbers of their GPUs)."""
     _unreadable: tuple[int, Index] = (0, np.empty(0, np.intp))
     """(series of the table, [k] those that say whether rounds can be read)."""
 
     def __post_init__(self) -> None:
         self._shown = symptom_signals(self.engine.catalogue)
+        self._outside = signals_from_outside(self.engine.catalogue)
         self._reporters = expected_reporters(self.topology)
         self._reporter_numbers = {
             kind: {name: n for n, name in enumerate(who)} for kind, who in self._reporters.items()
@@ -140,17 +151,26 @@ class TelemetryCoverage:
         found = []
         for telemetry in TELEMETRY_KINDS:
             newest = self._newest_times(telemetry)
-            known = self._reporters[telemetry.name]
-            if known:
+            known, at = self._reporters[telemetry.name], self._expected(telemetry)
+            if at.any():
                 silent = t - newest > self._silence_limits(telemetry, t - newest)
-                found.append(_source_state(telemetry, known, t - newest, silent))
+                names = tuple(itertools.compress(known, at.tolist()))
+                found.append(_source_state(telemetry, names, (t - newest)[at], silent[at]))
         return tuple(found)
+
+    def _expected(self, telemetry: TelemetryKind) -> Mask:
+        """Returns [reporter] of which telemetry is expected: all that have not ended."""
+        known = self._reporters[telemetry.name]
+        if not self.gone:
+            return np.ones(len(known), bool)
+        names = self.gone.groups if telemetry.name == SERVING else self.gone.nodes
+        return np.array([_node_of(name) not in names for name in known], bool)
 
     def missing(self) -> tuple[str, ...]:
         """Returns sentences on missing telemetry and what is unknown without it, one for each kind of telemetry."""
         lacking, signals = self._conditions_by_telemetry(), self.signals()
         never = [np.isneginf(self._newest_times(telemetry)) for telemetry in TELEMETRY_KINDS]
-        key = (self._unjudged_key, *(mask.tobytes() for mask in never))
+        key = (self._unjudged_key, self.gone, *(mask.tobytes() for mask in never))
         if key != self._missing_key:
             delivered = {_telemetry_of(signal) for signal in signals}
             self._missing_key, self._missing = key, self._describe_missing(lacking, delivered, never)
@@ -190,7 +210,7 @@ class TelemetryCoverage:
     def _missing_reporters(self, telemetry: TelemetryKind, never: Mask) -> str:
         """Returns which reporters of the topology never delivered, and what is unknown; '' if all did."""
         known = self._reporters[telemetry.name]
-        silent = [name for name, is_silent in zip(known, never.tolist(), strict=True) if is_silent]
+        silent = list(itertools.compress(known, (never & self._expected(telemetry)).tolist()))
         unknown = f"{telemetry.measures} {telemetry.verb} unknown"
         if not known and telemetry.name == "GPU telemetry":
             return f"The topology names no GPUs: {unknown}"
@@ -235,6 +255,19 @@ class TelemetryCoverage:
         """Returns for each group with a front end whether telemetry of its serving engine arrives at `t`: 1 or 0."""
         serving = next(telemetry for telemetry in TELEMETRY_KINDS if telemetry.name == SERVING)
         return {name: float(is_fresh) for name, is_fresh in self._list_arrivals(serving, t)}
+
+    def coverage_by_gpu(self, t: float) -> dict[str, float]:
+        """Returns for each GPU that has had telemetry of its own whether it arrives at `t`: 1 or 0."""
+        self._index_new_series()
+        series, gpus = self._gpu_series
+        times = self.engine.newest_times(len(self._signal_of_series))
+        seen = series < len(times)
+        newest = np.full(len(self._gpus), -np.inf)
+        np.fmax.at(newest, gpus[seen], times[series[seen]])
+        limits = np.full(len(self._gpus), np.inf)
+        np.fmin.at(limits, gpus[seen], self.engine.stale_ages(series[seen]))
+        fresh = t - newest <= np.maximum(SILENT_AFTER, np.where(np.isfinite(limits), limits, 0.0))
+        return dict(zip(self._gpus, fresh.astype(float).tolist(), strict=True))
 
     def _list_arrivals(self, telemetry: TelemetryKind, t: float) -> Iterator[tuple[str, bool]]:
         """Yields for each reporter of a kind of telemetry whether it delivers at `t`."""
@@ -286,12 +319,25 @@ class TelemetryCoverage:
         if first == size:
             return
         new = self.table.keys[first:size]
-        numbers = (self._signal_numbers.setdefault(key.signal, len(self._signal_numbers)) for key in new)
-        signal_numbers = np.fromiter(numbers, np.int32, len(new))
+        signals = (self._signal_numbers.setdefault(key.signal, len(self._signal_numbers)) for key in new)
+        signal_numbers = np.fromiter(signals, np.int32, len(new))
         self._signal_of_series = np.append(self._signal_of_series, signal_numbers)
+        gpus = [(n, key.entity) for n, key in enumerate(new, first) if key.kind == "gpu"]
+        numbers = [self._gpus.setdefault(name, len(self._gpus)) for _, name in gpus]
+        series = np.array([n for n, _ in gpus], np.intp)
+        self._gpu_series = (
+            np.append(self._gpu_series[0], series),
+            np.append(self._gpu_series[1], np.array(numbers, np.intp)),
+        )
         for telemetry in TELEMETRY_KINDS:
             place, of = self._reporter_numbers[telemetry.name], telemetry.reporter_of
-            is_measured = np.array([signal.startswith(telemetry.prefixes) for signal in self._signal_numbers], bool)
+            is_measured = np.array(
+                [
+                    signal.startswith(telemetry.prefixes) and signal not in self._outside
+                    for signal in self._signal_numbers
+                ],
+                bool,
+            )
             at = np.flatnonzero(is_measured[signal_numbers]).astype(np.int32)
             entities = [new[n].entity for n in at]
             places = {entity: place.get(of(entity), -1) for entity in set(entities)}

@@ -20,13 +20,22 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SourceContext:
     """What sources need from the controller."""
 
     topology: Topology
     names: MetricResolver
     clock: Clock
+    version: int = 0
+    """Counts the topologies: a source maps its series anew when there is another one."""
+    trusts_sources: bool = False
+    """Whether a source may report for everything unless its entry says otherwise: where labels make the topology, there
+    is nothing else that says what is whose."""
+
+    def change_topology(self, topology: Topology, names: MetricResolver) -> None:
+        """Makes the running sources map their series to another topology."""
+        self.topology, self.names, self.version = topology, names, self.version + 1
 
 
 class SourceKind(Protocol):

@@ -105,10 +105,17 @@ class PrometheusQuerySource:
     _newest: F64 = field(default_factory=lambda: np.empty(0))
     """[series] float64 seconds, time of the newest sample."""
 
+    _version: int = 0
+    """That of the topology for which series are mapped."""
+
     def __post_init__(self) -> None:
-        settings, labels = self.settings, dict(self.settings.labels)
+        self._map_anew()
+
+    def _map_anew(self) -> None:
+        settings, labels, self._version = self.settings, dict(self.settings.labels), self.context.version
         senders = build_lookup(settings.name, self.context.topology, settings.reports_for, labels, collects=True)
         self.mapper = SeriesMapper(self.context.names, labels, settings.honor_labels, senders=senders)
+        self._newest = np.empty(0)
 
     @property
     def name(self) -> str:
@@ -125,6 +132,9 @@ class PrometheusQuerySource:
         sink.follow(self.mapper.registry)
         while True:
             now, begun = self.context.clock.now(), self.context.clock.uptime()
+            if self._version != self.context.version:
+                self._map_anew()
+                sink.follow(self.mapper.registry)
             if not self._names or begun - self._names_fetched_at > NAMES_REFRESH_PERIOD:
                 self._names, self._names_fetched_at = await self._fetch_names(), begun
             since = (
@@ -147,7 +157,8 @@ class PrometheusQuerySource:
         there = await WORK.run(parse_response, answer, self.settings.fetch_options)
         if not isinstance(there, list):
             raise PrometheusResponseError("no list of names")
-        return tuple(sorted({name for name in there if isinstance(name, str)} & set(self.context.names.metrics)))
+        wanted = {*self.context.names.metrics, *(self.context.names.witness_metrics)}
+        return tuple(sorted({name for name in there if isinstance(name, str)} & wanted))
 
     def _query_url(self, selector: str, since: float, now: float) -> str:
         step, url = self.settings.step, self.settings.url

@@ -18,6 +18,7 @@ from skewscope.adapters.formats.openmetrics import ExpositionReader, TargetLooku
 from skewscope.adapters.formats.openmetrics import SeriesTarget as Wanted
 from skewscope.adapters.formats.openmetrics_grammar import Labels as Pairs
 from skewscope.adapters.mapping.entities import UnmappedError
+from skewscope.adapters.mapping.names import UP_METRIC
 from skewscope.adapters.mapping.senders import FLEET
 from skewscope.adapters.runtime.tasks import start_service
 from skewscope.adapters.sources import SourceContext
@@ -32,8 +33,6 @@ from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.problems import InputError, join_names
 from skewscope.kb.yamlfile import FieldPath
 
-UP = "up"
-"""What Prometheus calls the series of a target that is 1 after a scrape and 0 where that failed."""
 MAX_CONCURRENT = 128
 """Maximum concurrent fetches."""
 MAX_REMEMBERED = 32 << 20
@@ -60,8 +59,10 @@ class ScrapeTargetState:
 
     target: ScrapeTarget
     reader: ExpositionReader
+    registry: SourceSeriesRegistry
+    """Of its series, for one topology."""
     find_up: Callable[[], Sequence[Wanted]] = tuple
-    """Returns the series that say whether the page of an engine answers; none for other pages."""
+    """Returns the series that say whether a page answers; none where nobody wants to know."""
     trouble: str = "not scraped yet"
     warning: str = ""
     """A warning about its page; '' for none."""
@@ -80,6 +81,8 @@ class ScrapeSource:
     target_states: dict[ScrapeTarget, ScrapeTargetState] = field(default_factory=dict)
     series_refused: int = 0
     """Series refused at the limit of series."""
+    _version: int = 0
+    """That of the topology for which the registry is."""
 
     @property
     def name(self) -> str:
@@ -110,12 +113,19 @@ class ScrapeSource:
         sink.follow(self.registry)
         try:
             while True:
+                self._follow_topology(sink)
                 targets, troubles = await discover_targets(self.settings.discovery)
                 self._sync_targets(targets, sink, readers)
                 await self.context.clock.sleep(min(TARGET_REFRESH_PERIOD, self.settings.period))
                 sink.trouble = redact_message("; ".join([*troubles, *self._troubles()]))
         finally:
             self._sync_targets([], sink, readers)
+
+    def _follow_topology(self, sink: BatchSink) -> None:
+        """Begins to map all series anew where the topology is another one."""
+        if self._version != self.context.version:
+            self._version, self.registry = self.context.version, SourceSeriesRegistry()
+            sink.follow(self.registry)
 
     def _sync_targets(self, targets: Sequence[ScrapeTarget], sink: BatchSink, readers: ThreadPoolExecutor) -> None:
         """Starts new targets and stops removed ones."""
@@ -127,7 +137,7 @@ class ScrapeSource:
             if target not in self.target_states:
                 lookup = self._label_resolver(target)
                 page = self.target_states[target] = ScrapeTargetState(
-                    target, ExpositionReader(lookup), partial(self._find_up, target, lookup)
+                    *(target, ExpositionReader(lookup), self.registry, partial(self._find_up, target, lookup))
                 )
                 scrape = partial(self._scrape_forever, page, sink, readers)
                 page.task = start_service(f"scrape {self.name}", scrape, self.context.clock.sleep)
@@ -135,6 +145,8 @@ class ScrapeSource:
     def _label_resolver(self, target: ScrapeTarget) -> TargetLookup:
         """Returns the lookup of series for one target."""
         static, honors, named = scrape_labels(target), self.settings.honor_labels, self.settings.reports_for
+        if self.context.trusts_sources and not named:
+            named = (FLEET,)
         # The pages of a whole fleet are one sender: whichever came last has delivered a series.
         name = self.name if FLEET in named else f"{self.name} {static['instance']}"
         senders = build_lookup(name, self.context.topology, named, static, collects=honors)
@@ -155,41 +167,49 @@ class ScrapeSource:
         while True:
             now = clock.now()
             await clock.sleep((moment - now) % period or period)
+            self._follow_topology(sink)
+            if page.registry is not self.registry or page.reader.cached_bytes > MAX_REMEMBERED:
+                self._renew_reader(page)
             try:
                 async with self._semaphore:
                     await self._scrape_once(page, sink, readers)
                 page.trouble = ""
-                await self._report_up(page, sink, readers)
             except (FetchError, InputError) as error:
                 page.trouble = redact_message(error) or "it failed"
-                await self._report_up(page, sink, readers)
             except Exception as error:  # noqa: BLE001 - a target that nobody thought of must not end its own scraping
                 page.trouble = redact_message(f"{type(error).__name__}: {error}")
+            await self._report_up(page, sink, readers)
 
     async def _scrape_once(self, page: ScrapeTargetState, sink: BatchSink, readers: ThreadPoolExecutor) -> None:
         at = self.context.clock.now()
         text = await fetch(page.target.url, self.settings.fetch_options)
         loop = asyncio.get_running_loop()
         block = await loop.run_in_executor(readers, page.reader.read, io.BytesIO(text), page.target.url, at)
-        if page.reader.cached_bytes > MAX_REMEMBERED:
-            page.reader = ExpositionReader(self._label_resolver(page.target))
         page.warning = _clock_warning(block.time, at)
-        sink.put(SourceBatch(self.registry, block.series, block.time, block.value))
+        sink.put(SourceBatch(page.registry, block.series, block.time, block.value))
+
+    def _renew_reader(self, page: ScrapeTargetState) -> None:
+        lookup = self._label_resolver(page.target)
+        page.reader, page.registry = ExpositionReader(lookup), self.registry
+        page.find_up = partial(self._find_up, page.target, lookup)
 
     def _find_up(self, target: ScrapeTarget, lookup: TargetLookup) -> Sequence[Wanted]:
+        if UP_METRIC in self.context.names.witness_metrics:
+            return lookup(UP_METRIC, ())
         try:
-            self.context.names.resolve(UP, {}, scrape_labels(target))
+            self.context.names.resolve(UP_METRIC, {}, scrape_labels(target))
         except UnmappedError:
             return ()  # not the page of an engine
-        return lookup(UP, ())
+        return lookup(UP_METRIC, ())
 
     async def _report_up(self, page: ScrapeTargetState, sink: BatchSink, readers: ThreadPoolExecutor) -> None:
-        """Reports whether the page of an engine has answered, as Prometheus does for each target."""
+        """Reports whether a page has answered, as Prometheus does for each target."""
         at, loop = self.context.clock.now(), asyncio.get_running_loop()
         numbers = [one.number for one in await loop.run_in_executor(readers, page.find_up)]
         if numbers:
             values = np.full(len(numbers), float(not page.trouble))
-            sink.put(SourceBatch(self.registry, np.array(numbers, np.int32), at, values))
+            batch = SourceBatch(page.registry, np.array(numbers, np.int32), at, values)
+            sink.put(batch, is_answer=not page.trouble)
 
     def _troubles(self) -> list[str]:
         down = [f"{page.target.url}: {page.trouble}" for page in self.target_states.values() if page.trouble]

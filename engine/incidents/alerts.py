@@ -16,6 +16,7 @@ from skewscope.engine.incidents.confidence import Calibration, prior_log_odds, w
 from skewscope.engine.ingest.feed import TICK_S
 from skewscope.engine.model.arrays import Index, has_any
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.topology import GonePlaces
 from skewscope.engine.model.verdict import UNKNOWN, YES, EvidenceBatch, RuleVerdict, find_decisive_unknowns
 
 SIGNIFICANT_GROWTH = 1.1
@@ -299,6 +300,11 @@ class AlertTracker:
         self.version = before.version + 1
         self._states, self._busy = dict(before._states), set(before._busy)  # noqa: SLF001 - one of its own kind
         self._recent_states = before._recent_states.copy()  # noqa: SLF001
+
+    def drop_places(self, gone: GonePlaces) -> None:
+        """Drops the alerts at places that have ended."""
+        self.active = {key: alert for key, alert in self.active.items() if not gone.has(key[1])}
+        self.version += 1
 
     def _key(self, verdict: RuleVerdict, i: int) -> AlertKey:
         return self.rules[verdict.rule].condition, Entity(verdict.kind, verdict.names[i])

@@ -97,6 +97,10 @@ class FindingIncidents:
         owners = before._owner.items()  # noqa: SLF001 - one of its own kind
         self._owner = {key: id_ for key, id_ in owners if id_ in self.recent and key in self.recent[id_].findings}
 
+    def forget_owners(self) -> None:
+        """Forgets whose the findings are of which the incidents have ended with their places."""
+        self._owner = {key: id_ for key, id_ in self._owner.items() if id_ in self.recent}
+
     # --- findings of one place
 
     def _find_late_stages(self, findings: Iterable[Finding]) -> Mapping[Entity, frozenset[str]]:

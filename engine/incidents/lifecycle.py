@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation
 from skewscope.engine.model.incident import DIAGNOSIS, SYMPTOM, Explanation, IncidentChange
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.topology import TEXT_GONE
 
 MAX_OPENED = 1000
 """Incidents that open, and that are compared with alternatives, in one tick; the others follow in the next ones. So a
@@ -57,9 +58,20 @@ class IncidentLifecycle:
             self.record_change(t, incident, f"explained by {new.id}" if new else "a root again")
 
     def resolve(self, t: float, incident: IncidentState) -> None:
-        """Ends an incident."""
+        """Ends an incident that is over."""
         incident.resolved_at = t
         self.record_change(t, incident, "resolved")
+
+    def end_places(self, t: float, has_ended: Callable[[Entity], bool]) -> None:
+        """Ends the incidents of which no entity is there any more: whether they were over is not known.
+
+        None of them fires again: what comes there next is another one.
+        """
+        for incident in self.states.values():
+            if incident.is_open and incident.keep_known(lambda entity: not has_ended(entity)) is None:
+                incident.resolved_at, incident.is_gone = t, True
+                self._recent[incident.category].pop(incident.id, None)
+                self.record_change(t, incident, TEXT_GONE)
 
     def record_change(self, t: float, incident: IncidentState, what: str) -> None:
         """Add an event to an incident's history and to the changes."""

@@ -67,6 +67,8 @@ class IncidentState(ABC):
     """Senders of the telemetry on which it rests."""
     is_hearsay: bool = False
     """Whether only one other node reports it."""
+    is_gone: bool = False
+    """Whether it ended with its place, not because it was over."""
 
     def __post_init__(self) -> None:
         self.id = self.id or incident_id(self.condition, self.primary_entity, self.opened_at)
@@ -92,7 +94,7 @@ class IncidentState(ABC):
         """All that changes of it and that its `Incident` is made of, but for what explains it and what it explains."""
         return (
             *(self.condition, self.primary_entity, self.resolved_at, self.severity, self.members, self.mitigations),
-            *(self.flaps, self.moves, self.history, self.witnesses, self.is_hearsay, *self.basis),
+            *(self.flaps, self.moves, self.history, self.witnesses, self.is_hearsay, self.is_gone, *self.basis),
         )
 
     @property
@@ -183,6 +185,7 @@ def to_incident(
         category=state.category,
         witnesses=state.witnesses,
         catalogue=catalogue.version,
+        is_gone=state.is_gone,
         **state.describe(locality, catalogue, explained),
     )
 

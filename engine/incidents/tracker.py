@@ -31,7 +31,7 @@ from skewscope.engine.incidents.state import IncidentState, IncidentTiming, fina
 from skewscope.engine.model.finding import FindingBatch
 from skewscope.engine.model.incident import Advice, Explanation, Incident, IncidentChange
 from skewscope.engine.model.locality import Entity, LocalityIndex, NeighbourIndex
-from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology import GonePlaces, Topology
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.places import PlaceTokens
@@ -96,6 +96,10 @@ class IncidentTracker:
         """End of the last tick; whether its incidents rest on the same as those of the tick before."""
         self._outcome: tuple[object, ...] = ()
         """What they rest on."""
+        self._gone = GonePlaces()
+        """What has ended: nothing is told of it."""
+        self._masked: dict[str, tuple[RuleVerdict, RuleVerdict]] = {}
+        """By rule: its last verdict, and the same without what has ended."""
         self._is_prepared = False
         """Whether the neighbours of all entities that are judged have been looked up."""
 
@@ -107,6 +111,26 @@ class IncidentTracker:
         self._by_findings.take_over(before._by_findings)  # noqa: SLF001
         self._context, self._t = before._context, before._t  # noqa: SLF001
         self._revision, self._evaluated_revision = before._revision, before._evaluated_revision  # noqa: SLF001
+        self._gone = before._gone  # noqa: SLF001
+
+    def retire(self, t: float, gone: GonePlaces) -> None:
+        """Ends the incidents at places that have ended, and tells nothing of them while they are among these."""
+        if gone == self._gone:
+            return
+        self._gone = gone
+        self._masked.clear()
+        self._revision += 1
+        self.alerts.drop_places(gone)
+        self._lifecycle.end_places(t, gone.has)
+        self._by_findings.forget_owners()
+
+    def _mask(self, verdict: RuleVerdict) -> RuleVerdict:
+        """Returns a verdict without what has ended; the same object for the same one, which changes nothing."""
+        known = self._masked.get(verdict.rule)
+        if known is None or known[0] is not verdict:
+            known = self._masked[verdict.rule] = verdict, verdict.without(self._gone)
+        known[1].forget_evidence()
+        return known[1]
 
     def set_context(self, context: Iterable[ContextFact]) -> None:
         """Replace the facts that are known from outside; they count from the next tick on."""
@@ -122,12 +146,13 @@ class IncidentTracker:
         verdicts, others = [], []
         for batch in batches:
             if isinstance(batch, RuleVerdict):
-                verdicts.append(batch)
+                verdicts.append(self._mask(batch) if self._gone else batch)
             else:
                 others.append(batch)
         self._step_alerts(t, verdicts)
         self._revision += self._lifecycle.expire_recent(t)
-        self._by_findings.step(t, {one.key: one for batch in others for one in batch})
+        found = (one for batch in others for one in batch if not (self._gone and self._gone.has(one.place)))
+        self._by_findings.step(t, {one.key: one for one in found})
         self._explain_symptoms(t)
         return self._lifecycle.take_changes()
 

@@ -30,6 +30,8 @@ RELATIONS = {
 """Relations of an incident to the one that explains it, in words."""
 DIAGNOSIS, SYMPTOM = "diagnosis", "symptom"
 """Categories of incidents: a diagnosis names a cause, a symptom says what is abnormal without naming one."""
+HEALED, GONE = "healed", "gone"
+"""How an incident ends: it is over, or its place is no longer there."""
 SEVERITIES = ("info", "warning", "critical")
 LIKELY_CONFIDENCE = 0.4
 """An incident with at least this confidence is a diagnosis, below it is a suspicion. A threshold of half the best F1
@@ -168,6 +170,13 @@ class Incident:
     """Senders of the telemetry on which the evidence for it rests, at most MAX_WITNESSES; empty if unknown."""
     catalogue: str = ""
     """Version of the catalogue by which it was found, with the fingerprint of a site's knowledge; '' if unknown."""
+    is_gone: bool = False
+    """Whether it ended with its place (a pod that was deleted, a node that was removed), not because it was over."""
+
+    @property
+    def ending(self) -> str:
+        """How it ended: HEALED, GONE, or '' while it fires."""
+        return "" if self.resolved_at is None else GONE if self.is_gone else HEALED
 
     @property
     def is_symptom(self) -> bool:
@@ -231,6 +240,7 @@ class Incident:
             "state": self.state,
             "opened_at": rfc3339(self.opened_at),
             "resolved_at": None if self.resolved_at is None else rfc3339(self.resolved_at),
+            "ended": self.ending or None,
             "severity": self.severity,
             "confidence": round(self.confidence, 3),
             "coverage": round(self.coverage, 3),
@@ -312,6 +322,7 @@ def parse_incident(fields: Mapping[str, Any]) -> Incident:
         summary=fields.get("summary", ""),
         witnesses=tuple(fields.get("witnesses", ())),
         catalogue=fields.get("catalogue", ""),
+        is_gone=fields.get("ended") == GONE,
     )
 
 
@@ -325,6 +336,7 @@ def upgrade_incident(fields: Mapping[str, Any]) -> dict[str, Any]:
         "summary": "",
         "witnesses": [],
         "catalogue": "",
+        "ended": None if fields["resolved_at"] is None else HEALED,
         **fields,
         "version": INCIDENT_VERSION,
         "explained_by": None if explanation is None else _plain(explanation),

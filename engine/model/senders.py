@@ -1,11 +1,6 @@
 """Which sender reports an entity by default: the node it lies on, or the front end of a group."""
 
-from skewscope.engine.model.topology import Topology
-
-ON_NODE = ("node", "port", "gpu", "link", "peer")
-"""Kinds of entities whose names begin with their node; a peer's is that of its observer."""
-OF_GROUP = ("rank", "group", "replica")
-"""Kinds of entities whose names begin with a group."""
+from skewscope.engine.model.topology import OF_GROUP, ON_NODE, Topology
 
 
 def node_of_entity(entity: str) -> str:

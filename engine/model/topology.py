@@ -7,6 +7,12 @@ from typing import NamedTuple
 
 FLEET = "fleet"
 """The name of a fleet, where there is only one."""
+ON_NODE = ("node", "port", "gpu", "link", "peer")
+"""Kinds of entities whose names begin with their node; a peer's is that of its observer."""
+OF_GROUP = ("rank", "group", "replica")
+"""Kinds of entities whose names begin with a group."""
+TEXT_GONE = "gone: its place is no longer there"
+"""How the history says that an incident ended with its place."""
 
 
 class Entity(NamedTuple):
@@ -223,3 +229,24 @@ def merge_topologies(topologies: Iterable[Topology]) -> Topology:
         tuple(group for each in found for group in each.groups),
         tuple(pool for each in found for pool in each.pools),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GonePlaces:
+    """Nodes and groups that have ended, by name."""
+
+    nodes: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.groups)
+
+    def has(self, entity: Entity) -> bool:
+        """Returns whether an entity has ended: it, its group, or a node on which it lies."""
+        if entity.kind in ON_NODE:
+            ends = entity.name.replace(">", "--").split("--")
+            return any(end.partition("/")[0] in self.nodes for end in ends)
+        if entity.kind not in OF_GROUP:
+            return False
+        group, _, member = entity.name.partition(":")
+        return group in self.groups or member.rpartition("/gpu")[0] in self.nodes or member in self.nodes

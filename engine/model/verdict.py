@@ -7,7 +7,7 @@ only because a window or a past is still too short will become known, as telemet
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.entities import EntityIndex, EntitySubset
 from skewscope.engine.model.finding import RULE, Finding, RuleSubject
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.topology import GonePlaces
 from skewscope.rules.expression import Expr
 
 NO, UNKNOWN, YES = -1, 0, 1
@@ -96,6 +97,14 @@ class RuleVerdict:
         if self._all_evidence is None:
             self._all_evidence = self.get_evidence(np.arange(len(self.names)), True)
         return self._all_evidence
+
+    def without(self, places: GonePlaces) -> "RuleVerdict":
+        """Returns the verdict in which nothing fires, and nothing is known, at places that have ended."""
+        is_gone = np.fromiter((places.has(Entity(self.kind, name)) for name in self.names), bool, len(self.names))
+        if not is_gone.any():
+            return self
+        state = np.where(is_gone, np.int8(UNKNOWN), self.state)
+        return replace(self, firing=self.firing & ~is_gone, state=state)
 
     def forget_evidence(self) -> None:
         """Drop the evidence that was asked for: the verdict counts for another tick, whose numbers may differ."""

@@ -6,7 +6,7 @@ queue is full the oldest batches are dropped and counted.
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple, Protocol
@@ -70,6 +70,8 @@ class SourceSeriesRegistry(SeriesRegistry):
         super().__init__()
         self.refusals: Counter[tuple[str, str]] = Counter()
         """Series that their sender must not report, by sender and reason."""
+        self.seen: list[Hashable] = []
+        """[series] what each says of who there is; None where it says nothing, or nobody wants to know."""
         self._lock = Lock()
 
     def refuse(self, sender: str, reason: str) -> None:
@@ -78,10 +80,13 @@ class SourceSeriesRegistry(SeriesRegistry):
             known = (sender, reason) in self.refusals or len(self.refusals) < MAX_REFUSALS
             self.refusals[(sender, reason) if known else ("further senders", reason)] += 1
 
-    def register(self, key: SeriesKey, rank: int) -> int:
+    def register(self, key: SeriesKey, rank: int, seen: Hashable = None) -> int:
         """Returns the number of a series as delivered under a name of this rank."""
         with self._lock:
-            return super().register(key, rank)
+            number = super().register(key, rank, seen)
+            if number == len(self.seen):
+                self.seen.append(seen)
+            return number
 
     def __hash__(self) -> int:
         return id(self)
@@ -125,9 +130,15 @@ class BatchSink:
     _waiting_values: int = 0
     _lock: Lock = field(default_factory=Lock, repr=False)
 
-    def put(self, batch: SourceBatch) -> None:
-        """Appends a batch; drops the oldest ones when the queue is full. Any thread may put."""
-        self.last_batch_time, self.heard_at = self.clock.now(), self.clock.uptime()
+    def put(self, batch: SourceBatch, *, is_answer: bool = True) -> None:
+        """Appends a batch; drops the oldest ones when the queue is full. Any thread may put.
+
+        Args:
+            batch: some values.
+            is_answer: whether it comes from what is read, and not from the source itself.
+        """
+        if is_answer:
+            self.last_batch_time, self.heard_at = self.clock.now(), self.clock.uptime()
         size = len(batch.value)
         with self._lock:
             self.values += size

@@ -135,8 +135,14 @@ class PushSource:
     period: float = 0.0
     """Zero: pushes come at any time."""
 
+    _version: int = 0
+    """That of the topology for which series are mapped."""
+
     def __post_init__(self) -> None:
-        settings, labels = self.settings, dict(self.settings.labels)
+        self._map_anew()
+
+    def _map_anew(self) -> None:
+        settings, labels, self._version = self.settings, dict(self.settings.labels), self.context.version
         senders = build_lookup(settings.name, self.context.topology, settings.reports_for, labels, collects=True)
         self.mapper = SeriesMapper(self.context.names, labels, settings.honor_labels, senders=senders)
 
@@ -157,6 +163,9 @@ class PushSource:
         sink.follow(self.mapper.registry)
         try:
             while True:
+                if self._version != self.context.version:
+                    self._map_anew()
+                    sink.follow(self.mapper.registry)
                 sink.trouble = "; ".join(filter(None, (self._trouble, self.mapper.trouble)))
                 await self.context.clock.sleep(CHECK_PERIOD)
         finally:

@@ -13,12 +13,13 @@ from skewscope.adapters.controller.agent_receiver import AgentTable
 from skewscope.adapters.controller.batcher import FORGET_S
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.engine_change import prepare_engine
-from skewscope.adapters.controller.incident_restore import TEXT_GONE
+from skewscope.adapters.controller.incident_restore import RestoredIncidents
 from skewscope.adapters.controller.store import StoreReader
 from skewscope.adapters.inputs.recording import demo_path, parse_topology_file
 from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.engine.ingest.feed import SeriesKey
-from skewscope.engine.model.topology import Node, Topology
+from skewscope.engine.model.incident import parse_incident
+from skewscope.engine.model.topology import TEXT_GONE, GonePlaces, Node, Topology
 from skewscope.kb.loader import catalogue
 from tests.adapters.controller.clocks import FakeClock
 from tests.adapters.controller.fleets import batches, demo, working
@@ -196,3 +197,50 @@ def test_an_unchanged_config_changes_no_engine_and_another_topology_changes_it_o
         await controller._close()
 
     asyncio.run(play())
+
+
+def test_incidents_of_what_is_gone_end_as_gone_and_nothing_more_is_told_of_it(tmp_path):
+    with job(tmp_path) as (work, step):
+        for n in range(200):
+            known = step(work, 1_700_000_000.0 + n, 2.0 if n >= 150 else 1.0)
+        (before,) = (one for one in known.snapshot.incidents if one.state == "firing")
+        assert (before.ending, before.as_json()["ended"]) == ("", None)
+        work.retire(GonePlaces(groups=frozenset({"g"})), is_settled=True)
+        for n in range(200, 260):
+            known = step(work, 1_700_000_000.0 + n, 2.0)
+        (after,) = known.snapshot.incidents
+        assert (after.id, after.state, after.ending, after.resolved_at) == (
+            before.id,
+            "resolved",
+            "gone",
+            1_700_000_199.0,
+        )
+        assert parse_incident(after.as_json()).ending == "gone"
+        assert told(tmp_path)[-1][::2] == (before.id, TEXT_GONE)
+        work = changed(work, work.topology)  # noqa: PLW2901 - the one that follows
+        known = step(work, 1_700_000_260.0, 2.0)
+        assert [one.state for one in known.snapshot.incidents] == ["resolved"]
+        work.retire(GonePlaces(), is_settled=True)  # somebody is there again, and its windows go on
+        for n in range(261, 270):
+            known = step(work, 1_700_000_000.0 + n, 2.0)
+        first, second = known.snapshot.incidents
+        assert (first.id, first.ending, second.state) == (before.id, "gone", "firing")
+        work.close(1_700_000_270.0)
+
+
+def test_an_earlier_incident_of_what_is_no_more_ends_as_gone_once_all_is_seen(tmp_path):
+    with job(tmp_path) as (work, step):
+        for n in range(200):
+            known = step(work, 1_700_000_000.0 + n, 2.0 if n >= 150 else 1.0)
+        (before,) = (one for one in known.snapshot.incidents if one.state == "firing")
+        work.close(1_700_000_200.0)
+    with job(tmp_path) as (work, _):
+        work.topology = Topology()
+        work.restored = RestoredIncidents.from_incidents([before])
+        work.t = 1_700_000_201.0
+        work.retire(GonePlaces(), is_settled=False)
+        assert work.restored.waiting_incidents() == (before,)
+        work.retire(GonePlaces(), is_settled=True)
+        incidents, changes = work.restored.apply(1_700_000_202.0, (), ())
+        assert [(one.id, one.ending) for one in incidents] == [(before.id, "gone")]
+        assert [one.what for one in changes] == [TEXT_GONE]
