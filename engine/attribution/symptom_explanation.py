@@ -4,7 +4,7 @@ A symptom names no cause, so no causal graph leads to it: whatever a diagnosis a
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
@@ -21,6 +21,18 @@ WAITING_HOPS = 2
 """From a pipeline over its stages to the other pipelines of a job."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class PossibleRoot:
+    """What may explain symptoms of some places."""
+
+    number: int
+    """Its place in the order of the diagnoses."""
+    id: str
+    since: float
+    until: float
+    """When it resolved; infinite while it is open."""
+
+
 @dataclass
 class SymptomExplainer:
     """The diagnoses that may explain symptoms, by the tokens of what they may explain."""
@@ -28,9 +40,9 @@ class SymptomExplainer:
     tokens: PlaceTokens
     causes: CauseGraph
     _revision: int = -1
-    _roots: Mapping[str, tuple[int, str, float]] = field(default_factory=dict)
-    """By token: number, root and begin of the first diagnosis that may explain what has the token."""
-    _of_siblings: Mapping[str, tuple[int, str, float]] = field(default_factory=dict)
+    _roots: Mapping[str, Sequence[PossibleRoot]] = field(default_factory=dict)
+    """By token: what may explain what has the token, the first one first; each ends later than those before it."""
+    _of_siblings: Mapping[str, Sequence[PossibleRoot]] = field(default_factory=dict)
     """The same of what shows at replicas of the same pool, and at the pool."""
     _explainable: dict[tuple[Entity, ...], frozenset[str]] = field(default_factory=dict)
     """What a diagnosis may explain, by its entities; of the present ones only."""
@@ -49,28 +61,31 @@ class SymptomExplainer:
             return
         self._revision = revision
         before, self._explainable = self._explainable, {}
-        found: dict[str, tuple[int, str, float]] = {}
-        of_siblings: dict[str, tuple[int, str, float]] = {}
+        found: dict[str, list[PossibleRoot]] = {}
+        of_siblings: dict[str, list[PossibleRoot]] = {}
         for n, one in enumerate(sorted(diagnoses, key=lambda each: each.sort_key)):
-            root, entities = final_explanation(one, states), tuple(sorted({one.primary_entity, *one.members}))
+            entities = tuple(sorted({one.primary_entity, *one.members}))
             tokens = self._explainable[entities] = before.get(entities) or self._find_explainable(entities)
+            roots = list(_possible_roots(n, one, states))
             for token in tokens:
-                found.setdefault(token, (n, root.id if root else one.id, one.since))
+                _add_later(found.setdefault(token, []), roots)
             if self.causes.has_sibling_effects(one.condition):
                 for token in self._find_siblings(entities):
-                    of_siblings.setdefault(token, (n, root.id if root else one.id, one.since))
+                    _add_later(of_siblings.setdefault(token, []), roots)
         self._roots, self._of_siblings = found, of_siblings
 
     def find(self, one: SymptomState) -> str:
         """Returns the root of the first diagnosis that may explain a symptom; '' if none may.
 
-        A message has its time: what began later than it does not explain it.
+        What resolved before the symptom began does not explain it. A message has its time: what began later than it
+        does not explain it either.
         """
         latest = one.since + CAUSE_BEFORE_S if one.primary.pattern == EVENT else math.inf
-        near = [self._roots[token] for token in one.tokens if token in self._roots]
+        near = [root for token in one.tokens for root in self._roots.get(token, ())]
         if one.primary.place.kind in SERVING_KINDS:
-            near += [self._of_siblings[token] for token in one.tokens if token in self._of_siblings]
-        return min((each for each in near if each[2] <= latest and each[1] != one.id), default=(0, "", 0.0))[1]
+            near += [root for token in one.tokens for root in self._of_siblings.get(token, ())]
+        fitting = (root for root in near if root.since <= latest and root.until >= one.since and root.id != one.id)
+        return min(fitting, default=PossibleRoot(0, "", 0.0, 0.0)).id
 
     def _find_explainable(self, entities: Iterable[Entity]) -> frozenset[str]:
         """Returns the tokens of all places that a diagnosis may explain; a pool reaches its replicas."""
@@ -107,3 +122,23 @@ class SymptomExplainer:
             found |= {token for node in nodes for token in locality.location_of(Entity("node", node)).groups}
             found -= serving
         return frozenset(found)
+
+
+def _possible_roots(number: int, one: DiagnosisState, states: Mapping[str, IncidentState]) -> Iterator[PossibleRoot]:
+    """Yields the root of a diagnosis, then the diagnosis itself, which may last longer than its root."""
+    link = final_explanation(one, states)
+    root = states[link.id] if link else one
+    yield PossibleRoot(number, root.id, one.since, _end_of(root))
+    if root is not one and not one.merged_into:
+        yield PossibleRoot(number, one.id, one.since, _end_of(one))
+
+
+def _end_of(one: IncidentState) -> float:
+    return math.inf if one.resolved_at is None else one.resolved_at
+
+
+def _add_later(there: list[PossibleRoot], roots: Iterable[PossibleRoot]) -> None:
+    """Adds those that end later than all that are there: only these can explain what the others do not."""
+    for root in roots:
+        if not there or root.until > there[-1].until:
+            there.append(root)

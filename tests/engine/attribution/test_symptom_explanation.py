@@ -1,0 +1,53 @@
+"""Which diagnosis explains a symptom, by the times of both."""
+
+from dataclasses import replace
+
+import pytest
+
+from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
+from skewscope.engine.incidents.confidence import load_calibration
+from skewscope.engine.incidents.diagnosis import DiagnosisState
+from skewscope.engine.incidents.symptom import SymptomState
+from skewscope.engine.model.finding import PAST, Finding
+from skewscope.engine.model.incident import Explanation
+from skewscope.engine.model.locality import LocalityIndex
+from skewscope.engine.model.topology import Entity, Node, Topology
+from skewscope.engine.symptoms.places import PlaceTokens
+from skewscope.kb.loader import catalogue
+from tests.support.incidents import track
+
+TOKENS = PlaceTokens(LocalityIndex(Topology((Node("n0"),))))
+HERE = Entity("node", "n0")
+
+
+def diagnosis(condition, since, resolved_at=None, explanation=None):
+    found = DiagnosisState(condition, HERE, since, since, peak_evidence=track("late", "node", "n0").peak_evidence)
+    return replace(found, resolved_at=resolved_at, explanation=explanation)
+
+
+def root_of_symptom(since, *diagnoses):
+    signal = catalogue().signals["wire.rtt"]
+    finding = Finding(signal, HERE, PAST, "up", since, 2.0, 1.0)
+    known = {"primary": finding, "tokens": set(TOKENS.of(HERE)), "calibration": load_calibration()}
+    explainer = SymptomExplainer(TOKENS)
+    explainer.update(0, diagnoses, {one.id: one for one in diagnoses})
+    return explainer.find(SymptomState("slow-responses", HERE, since, since, **known))
+
+
+@pytest.mark.parametrize("ended", [20.0, None])
+def test_the_first_diagnosis_that_lasted_until_then_explains_a_symptom(ended):
+    first, second = diagnosis("first", 0.0, ended), diagnosis("second", 9.0)
+    assert root_of_symptom(10.0, first, second) == first.id
+
+
+def test_what_ended_before_a_symptom_began_does_not_explain_it():
+    first, second = diagnosis("first", 0.0, 9.0), diagnosis("second", 9.5)
+    assert root_of_symptom(10.0, first, second) == second.id
+    assert root_of_symptom(10.0, first) == ""
+
+
+def test_a_diagnosis_that_lasts_longer_than_its_root_explains_what_begins_after_that():
+    root = diagnosis("root", 0.0, 9.0)
+    effect = diagnosis("effect", 1.0, None, Explanation(root.id, "caused"))
+    assert root_of_symptom(10.0, root, effect) == effect.id
+    assert root_of_symptom(8.0, root, effect) == root.id
