@@ -23,6 +23,7 @@ from skewscope.tui.console.commands import IncidentCommands, TimeCommands
 from skewscope.tui.console.console_screen import ConsoleScreen, TextDialog
 from skewscope.tui.console.keymap import KEYS, KeyBinding, help_lines, keys_for_screen
 from skewscope.tui.console.operator_log import OperatorLog
+from skewscope.tui.console.role_colours import role_colours
 from skewscope.tui.console.screens.actions import ActionsModel
 from skewscope.tui.console.screens.base import ScreenModel
 from skewscope.tui.console.screens.catalogue import CatalogueModel
@@ -73,6 +74,8 @@ class ConsoleOptions:
     """The folder in which new recordings are created."""
     action_feed: ActionFeed | None = None
     """The actions of the controller that is shown; None for a recording."""
+    title: str = ""
+    """What is shown, where it is no fleet of the reader: `built-in demo`."""
 
 
 class Console(App[SkewscopeError]):
@@ -103,7 +106,7 @@ class Console(App[SkewscopeError]):
         self.state = ConsoleState(
             feed, names, self.options.operator_log, self.options.write, self.options.operator, self.options.ascii
         )
-        self.state.action_feed = self.options.action_feed
+        self.state.action_feed, self.state.title = self.options.action_feed, self.options.title
         self.state.navigate, self.state.show_message = self.navigate, self.show_message
         self.read = read
         self.message: tuple[str, bool] | None = None
@@ -123,6 +126,11 @@ class Console(App[SkewscopeError]):
     def get_driver_class(self) -> type[Driver]:
         """Returns Textual's driver class with compacted output."""
         return make_compact_driver(super().get_driver_class())
+
+    def get_css_variables(self) -> dict[str, str]:
+        """Returns the variables of the theme, with the colours of the roles."""
+        variables = super().get_css_variables()
+        return {**variables, **role_colours(variables)}
 
     def on_mount(self) -> None:
         """Start reading data in the background."""

@@ -144,7 +144,9 @@ class ConsoleScreen(Screen[None]):
 
     def _pane_lines(self, columns: int, rows: int) -> list[Line]:
         if self.console.state.snapshot is None:
-            return status.loading_lines(*(self.console.state.progress or ("waiting for data", 0.0)), columns)
+            loading = status.loading_lines(*(self.console.state.progress or ("waiting for data", 0.0)), columns)
+            can_play = self.console.state.progress is not None and not self.console.state.feed.live
+            return [*loading, (), line("  p shows the recording as it is read", "dim")] if can_play else loading
         return self.model.full_pane(columns, rows) if self.model.zoomed else self.model.pane(columns, rows)
 
     # --- keys and mouse

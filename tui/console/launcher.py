@@ -76,14 +76,18 @@ def open_console(recording: "Path | Recording", options: LaunchOptions) -> int:
     Raises:
         SkewscopeError: The console cannot start.
     """
-    from skewscope.adapters.inputs.recording import open_recording  # noqa: PLC0415
+    from skewscope.adapters.inputs.recording import demo_path, open_recording  # noqa: PLC0415
 
     if isinstance(recording, Path):
         open_recording(recording)  # report a faulty recording before a screen opens
     from multiprocessing import resource_tracker  # noqa: PLC0415
 
     resource_tracker.ensure_running()  # reader processes need it, and the console takes over standard error
-    return _run_console(options, lambda history, report_progress: _read_recording(recording, history, report_progress))
+    return _run_console(
+        options,
+        lambda history, report_progress: _read_recording(recording, history, report_progress),
+        title="built-in demo" if recording == demo_path() else "",
+    )
 
 
 def open_remote_console(url: str, token_file: Path | None, options: LaunchOptions) -> int:
@@ -135,7 +139,10 @@ def _default_log() -> Path:
 
 
 def _run_console(
-    options: LaunchOptions, read: Callable[["ViewHistory", "Progress"], None], action_feed: "ActionFeed | None" = None
+    options: LaunchOptions,
+    read: Callable[["ViewHistory", "Progress"], None],
+    action_feed: "ActionFeed | None" = None,
+    title: str = "",
 ) -> int:
     """Open the console on the history that `read` fills; returns the exit code."""
     from skewscope.adapters.view.builder import ViewHistory  # noqa: PLC0415
@@ -157,6 +164,7 @@ def _run_console(
         operator_log=log,
         operator=operator_name(),
         action_feed=action_feed,
+        title=title,
     )
     sys.setswitchinterval(READER_SWITCH_INTERVAL_S)
     history = ViewHistory()

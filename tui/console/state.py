@@ -50,6 +50,10 @@ class ConsoleState:
     refresh_index: int = 1
     """Index into REFRESH_INTERVALS_S."""
     screen: int = 1
+    title: str = ""
+    """What is shown, where it is no fleet of the reader."""
+    shows_film: bool = False
+    """Whether a recording is shown as it is read; else its end is shown once all of it is read."""
     columns: int = 80
     """Columns of the list that is being drawn."""
     incident_starts: tuple[float, ...] = ()
@@ -64,6 +68,8 @@ class ConsoleState:
 
     def pull(self) -> bool:
         """Take the current snapshot from the feed; returns whether it changed."""
+        if self.progress is not None and not (self.feed.live or self.shows_film):
+            return False
         times = self.feed.times()
         if not len(times):
             return False
@@ -102,9 +108,13 @@ class ConsoleState:
 
     def toggle_pause(self) -> None:
         """Pause or resume a live console; play or pause a recording."""
+        if not self.feed.live and self.progress is not None:
+            self.shows_film = not self.shows_film
+            self.version += 1
+            return
         if self.snapshot is None:
             return
-        if not self.feed.live and self.progress is None:
+        if not self.feed.live:
             self.follow = False
             self.seek(self.player.toggle())
         elif self.follow:
@@ -138,7 +148,8 @@ class ConsoleState:
             # After a lost connection the last snapshot stays visible with its time.
             mode = "PAUSED" if not self.follow else "LAST" if self.feed.trouble else "LIVE"
         else:
-            mode = self.reading.upper() if self.progress else "PLAYING" if self.player.playing else "REPLAY"
+            still = "DEMO" if self.title else "REPLAY"
+            mode = self.reading.upper() if self.progress else "PLAYING" if self.player.playing else still
         return ConsoleStatus(
             snapshot.incidents,
             mode,
@@ -149,6 +160,8 @@ class ConsoleState:
             self.scope.name,
             self.feed.trouble,
             self.write,
+            self.title,
+            self.feed.live,
         )
 
     # --- content

@@ -11,6 +11,7 @@ from skewscope.tui.render import detail, incident_layout, units
 from skewscope.tui.render.blocks import fact_lines, table_lines
 from skewscope.tui.render.columns import Cell
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.incident_lead import STEP_LABELS, lead_sections
 from skewscope.tui.render.text import Line, fit, line, line_width, wrap_lines
 
 STATE_GLYPHS: Mapping[str, tuple[str, str]] = {
@@ -152,7 +153,7 @@ def evidence_lines(
     if incident is None:
         about = f"incident {action.reason.incident} is not in the present list; rule {action.reason.rule}"
         return [title, *wrap_lines([line(about, "dim")], columns)], []
-    lead = [part for part in detail.lead_sections(incident, names) if part.label != "do"]
+    lead = [part for part in lead_sections(incident, names) if part.label not in STEP_LABELS]
     rest = detail.reasoning_sections(incident, names)
     first, more = (
         [row for part in some for row in incident_layout.section_lines(part, columns)] for some in (lead, rest)

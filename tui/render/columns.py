@@ -6,8 +6,10 @@ Columns that do not fit are dropped whole, by priority; in wide mode all are kep
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from skewscope.tui.render.text import Line, Span, cut_begin, pad, width
+from skewscope.tui.render.text import Line, Span, cut_middle, pad, width
 
+ESSENTIAL = 3
+"""Priority up to which a column is kept although others are cut for it."""
 Cell = Span
 """Text and role."""
 
@@ -24,8 +26,8 @@ class TableColumn:
     align_right: bool = False
     shrinkable: bool = False
     """Whether a part of its text is useful; other columns are dropped instead of cut."""
-    keeps_end: bool = False
-    """Whether the end of a text tells more than its begin, as in `node/gpu`."""
+    is_place: bool = False
+    """Whether its texts are places such as `node/gpu`, of which begin and end are kept."""
 
 
 ColumnWidths = tuple[tuple[TableColumn, int], ...]
@@ -39,7 +41,7 @@ def fit_columns(
     *,
     wide: bool = False,
 ) -> ColumnWidths:
-    """Returns the columns that fit in `total`, each as wide as its cells need if there is room."""
+    """Returns the columns that fit in `total`: the first ones with whole words, before there are more columns."""
     there = [c for c in columns if c.id not in hidden or c.priority == 0]
     if wide:
         return tuple(
@@ -49,7 +51,8 @@ def fit_columns(
     floor = {c.id: min(size[c.id], c.min_width) if c.shrinkable else size[c.id] for c in there}
     kept: list[TableColumn] = []
     for column in sorted(there, key=lambda c: c.priority):
-        if sum(floor[c.id] + 1 for c in (*kept, column)) > total:
+        needed = floor if column.priority <= ESSENTIAL else size
+        if sum(needed[c.id] + 1 for c in (*kept, column)) > total:
             break
         kept.append(column)
     kept.sort(key=list(there).index)
@@ -78,7 +81,7 @@ def row_line(widths: ColumnWidths, cell: Callable[[str], Cell], mark: Span = (" 
     spans: list[Span] = [mark]
     for column, cells in widths:
         text, role = cell(column.id)
-        whole = cut_begin(text, cells) if column.keeps_end else text
+        whole = cut_middle(text, cells) if column.is_place else text
         shown = pad(whole, cells, right=column.align_right) + " "
         if spans[-1][1] == role:
             spans[-1] = (spans[-1][0] + shown, role)

@@ -4,31 +4,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from skewscope.engine.advice.command_values import fill_commands
-from skewscope.engine.model.incident import Advice, CompetingCondition, Incident, IncidentEvidence
+from skewscope.engine.advice.steps import AdvisedStep, advised_steps
+from skewscope.engine.model.incident import CompetingCondition, Incident, IncidentEvidence
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue, Mitigation
-from skewscope.kb.problems import join_names
 from skewscope.tui.render import expression_text, units
 from skewscope.tui.render.command_lines import command_lines
+from skewscope.tui.render.evidence_value import SeriesReading, format_evidence
 from skewscope.tui.render.text import Line, line, pad, width
 
-MIN_BITS = 16
-"""A whole number from which on a value without unit is no share: 1,600 %."""
 SEVERITY_GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", "info"), "resolved": ("✓", "ok")}
 """Glyph and role by severity, or for resolved."""
 SYMPTOM_GLYPH = "~"
 """Glyph of a symptom; its role is that of its severity."""
 
-OTHERWISE_LABEL = "otherwise"
+IF_WRONG_LABEL = "if wrong"
 """What it may be where a diagnosis is wrong. Only the diagnosis has a number: those of the alternatives say how well
 each fits by itself, so they add up to more than what is left."""
-CANDIDATES_LABEL = "unjudged"
+CANDIDATES_LABEL = "not known"
+UNSEEN_LABEL = "no data"
+CAUSED_BY_LABEL, EFFECTS_LABEL = "caused by", "also"
 MAX_CAUSES = 3
 """Causes that the lead names."""
-MAX_ADVICE = 3
-"""Mitigations that the lead names."""
-MAX_EXPLAINED = 5
-"""Explained incidents that the lead lists."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +34,10 @@ class DisplayNames:
 
     catalogue: Catalogue
     incidents: tuple[Incident, ...] = ()
-    draw_series: Callable[[Incident, IncidentEvidence], Line] | None = field(default=None, compare=False)
-    """Draws the series of an evidence item, if there is one."""
+    read_series: Callable[[Incident, IncidentEvidence], SeriesReading | None] | None = field(
+        default=None, compare=False
+    )
+    """Reads the series of an evidence item, if there is one."""
     topology: Topology | None = field(default=None, compare=False)
     """Where the names in commands come from."""
 
@@ -48,14 +47,18 @@ class DisplayNames:
         return known.name if known else id_
 
     def incident_name(self, incident: Incident) -> str:
-        """Returns the name of an incident's condition, or `Symptom: <name>`."""
-        name = self.condition_name(incident.condition)
-        return f"Symptom: {name}" if incident.is_symptom else name
+        """Returns the name of an incident's condition or symptom."""
+        return self.condition_name(incident.condition)
 
     def signal_name(self, id_: str) -> str:
         """Returns `<id> (<name>)`, or the id of an unknown signal."""
         known = self.catalogue.signals.get(id_)
         return f"{id_} ({known.name})" if known else id_
+
+    def metric_name(self, metric: str) -> str:
+        """Returns what an impact is of in words: the name of a signal, in small letters, or the words themselves."""
+        known = self.catalogue.signals.get(metric)
+        return f"{known.name[:1].lower()}{known.name[1:]}" if known else metric
 
     def mitigation_name(self, id_: str) -> str:
         """Returns a mitigation's name, or its id if it is unknown."""
@@ -90,9 +93,22 @@ def severity_glyph(incident: Incident) -> tuple[str, str]:
 
 
 def format_location(incident: Incident) -> str:
-    """Returns `rank n2`, or `link n2/ew +3` with the number of further members."""
+    """Returns `rank n2`, or `n2/ew +3` with the number of further members; the kind where the name does not show it."""
     more = f" +{len(incident.also)}" if incident.also else ""
-    return f"{incident.kind} {incident.name}{more}"
+    return f"{format_place(incident.kind, incident.name)}{more}"
+
+
+def format_where(incident: Incident) -> str:
+    """Returns the location in a table, where a node or rank needs no kind: `n2 +3`."""
+    location = format_location(incident)
+    is_named = incident.kind in ("node", "rank") and not incident.name.isdecimal()
+    return location.removeprefix(f"{incident.kind} ") if is_named else location
+
+
+def format_place(kind: str, name: str) -> str:
+    """Returns `rank n2`, `rank12`, `n7/ew`: kind and name, or the name alone where it shows the kind."""
+    is_plain = name.lower().startswith(kind) or (kind in ("port", "link", "gpu", "peer") and "/" in name)
+    return name if is_plain else f"{kind} {name}"
 
 
 def format_share(share: float) -> str:
@@ -105,20 +121,22 @@ def format_confidence(incident: Incident) -> str:
     return f"{round(100 * incident.confidence)} %"
 
 
-def format_impact(incident: Incident) -> str:
-    """Returns `round_rate −38 %`, or '' if the impact is not measured."""
+def format_impact(incident: Incident, names: DisplayNames) -> str:
+    """Returns `rate of rounds −38 %`, or '' if the impact is not measured."""
     change = incident.impact.change
     if change is None:
         return ""
-    return f"{incident.impact.metric} {units.format_value(change, incident.impact.unit, share=True, signed=True)}"
+    size = units.format_value(change, incident.impact.unit, share=True, signed=True)
+    return f"{names.metric_name(incident.impact.metric)} {size}"
 
 
-def format_impact_short(incident: Incident) -> str:
-    """Returns `−38 % round_rate`: the number survives cropping."""
+def format_impact_short(incident: Incident, names: DisplayNames) -> str:
+    """Returns `−38 % rate of rounds`: the number survives cropping."""
     change = incident.impact.change
     if change is None:
         return ""
-    return f"{units.format_value(change, incident.impact.unit, share=True, signed=True)} {incident.impact.metric}"
+    size = units.format_value(change, incident.impact.unit, share=True, signed=True)
+    return f"{size} {names.metric_name(incident.impact.metric)}"
 
 
 def format_blast_radius(incident: Incident) -> str:
@@ -130,16 +148,13 @@ def format_blast_radius(incident: Incident) -> str:
 
 def duration(incident: Incident, now: float) -> float:
     """Returns seconds from the start to the end, or to now."""
-    return max((incident.resolved_at or now) - incident.opened_at, 0.0)
+    return max((incident.resolved_at or now) - began_at(incident), 0.0)
 
 
-def format_value(item: IncidentEvidence) -> str:
-    """Returns an item's value with its unit, '' where several values decided; percent if compared with percent."""
-    if item.value is None and item.verdict != "unknown":
-        return ""
-    # An item that compares shares as well as bits may be decided by bits, such as 64.
-    is_bits = item.value is not None and item.value >= MIN_BITS and item.value == round(item.value)
-    return units.format_value(item.value, item.unit, share="percent" in item.expr and not is_bits)
+def evidence_value(item: IncidentEvidence, incident: Incident, names: DisplayNames) -> str:
+    """Returns what an item measured: beside what is normal where its series shows it, else by itself."""
+    reading = names.read_series(incident, item) if names.read_series else None
+    return (reading.text if reading else "") or format_evidence(item)
 
 
 def format_name(name: str) -> str:
@@ -151,48 +166,55 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line,
     """Returns three lines: condition and location; state and confidence; time, impact and extent."""
     mark, role = severity_glyph(incident)
     what = ((f"{mark} ", role), (names.incident_title(incident), "title"))
-    state = (
-        (incident.severity, role),
-        (f" · {incident.state} · ", ""),
-        (f"{format_confidence(incident)} sure", "title"),
-        (_open_cause(incident), ""),
-    )
+    state = ((_severity_words(incident), role), (f" · {_state_words(incident)}", ""), *_certainty(incident))
     ended = f", ended {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     lasted = units.format_duration(duration(incident, now))
-    clock = units.format_clock(incident.opened_at)
+    clock = units.format_clock(began_at(incident))
     is_moment = incident.resolved_at is None and duration(incident, now) < units.MOMENT_S
     since = f"at {clock}" if is_moment else f"since {clock}, for {lasted}{ended}"
-    cost = format_impact(incident) or ("" if incident.is_symptom else "impact not measurable")
-    hit = format_blast_radius(incident)
-    facts = [since, cost, f"hits {hit}" if hit else ""]
+    cost = format_impact(incident, names) or ("" if incident.is_symptom else "cost not measurable")
+    facts = [since, cost, _affected(incident, names)]
     return what, state, line("  " + " · ".join(filter(None, facts)), "dim")
 
 
-def _open_cause(incident: Incident) -> str:
-    """Returns that the cause of a symptom is open however sure the symptom is, '' for a diagnosis."""
-    return " · cause open" if len(incident.likely_causes) > 1 else ""
+def _severity_words(incident: Incident) -> str:
+    """Returns the severity, of what is over as a past one."""
+    return f"was {incident.severity}" if incident.state == "resolved" else incident.severity
 
 
-def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
-    """Returns what an operator needs first: what is seen, likely causes, what to do, what would decide, relations."""
-    parts = (
-        Section("seen", _summary_lines(incident) + _seen_lines(incident, names)),
-        Section("causes", _probable_causes(incident, names, MAX_CAUSES)),
-        Section(OTHERWISE_LABEL, _alternative_lines(incident, names)),
-        Section("do", _advice_lines(incident, names)),
-        Section("decides", _decisive_lines(incident, names)),
-        *_relation_sections(incident, names, MAX_EXPLAINED),
-    )
-    return tuple(part for part in parts if part.items)
+def _state_words(incident: Incident) -> str:
+    return "over" if incident.state == "resolved" else incident.state
+
+
+def _certainty(incident: Incident) -> Line:
+    """Returns how sure a diagnosis is; a symptom is a fact, whose cause is known or not."""
+    if not incident.is_symptom:
+        return ((" · ", ""), (f"{format_confidence(incident)} sure", "title"))
+    return () if incident.explained_by else ((" · cause unknown", ""),)
+
+
+def _affected(incident: Incident, names: DisplayNames) -> str:
+    """Returns `affects 4 of 8 nodes, 1 group`."""
+    hit = format_blast_radius(incident)
+    whole = len(names.topology.nodes) if names.topology else 0
+    nodes = units.format_count(incident.blast_radius.nodes, "node")
+    if whole > 1 and hit.startswith(nodes):
+        hit = f"{incident.blast_radius.nodes:,} of {units.format_count(whole, 'node')}{hit[len(nodes) :]}"
+    return f"affects {hit}" if hit else ""
+
+
+def began_at(incident: Incident) -> float:
+    """Returns when its first evidence held, which may be before it was reported, in seconds since 1970."""
+    return min((time for time, _ in incident.history[:1]), default=incident.opened_at)
 
 
 def reasoning_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
     """Returns the evidence with its expressions, all alternatives and the missing signals."""
     parts = (
         *_evidence_sections(incident, names),
-        Section(OTHERWISE_LABEL, _competing_lines(incident, names)),
+        Section(IF_WRONG_LABEL, _competing_lines(incident, names)),
         Section(CANDIDATES_LABEL, _candidate_lines(incident, names)),
-        Section("unseen", _unseen_lines(incident)),
+        Section(UNSEEN_LABEL, _unseen_lines(incident)),
     )
     return tuple(part for part in parts if part.items)
 
@@ -200,31 +222,30 @@ def reasoning_sections(incident: Incident, names: DisplayNames) -> tuple[Section
 def full_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
     """Returns all sections of an incident: causes, advice with recipes, relations, reasoning, history, rule, id."""
     parts = (
-        Section("seen", _summary_lines(incident)),
-        Section("causes", _probable_causes(incident, names, len(incident.likely_causes))),
+        Section("why", summary_lines(incident)),
+        Section("causes", probable_causes(incident, names, len(incident.likely_causes))),
         Section("do", recipe_items(incident, names)),
-        Section("decides", _decisive_lines(incident, names) if incident.is_symptom else ()),
-        *_relation_sections(incident, names, len(names.incidents)),
+        *relation_sections(incident, names, len(names.incidents)),
         *reasoning_sections(incident, names),
         *history_sections(incident, names),
     )
     return tuple(part for part in parts if part.items)
 
 
-def _relation_sections(incident: Incident, names: DisplayNames, most: int) -> tuple[Section, Section]:
+def relation_sections(incident: Incident, names: DisplayNames, most: int) -> tuple[Section, Section]:
     """Returns what explains an incident, and up to `most` incidents that it explains."""
     below = names.explained_incidents(incident.id)
     effects = [_effect_line(each, names) for each in below[:most]]
     if len(below) > most:
         effects.append(line(f"and {len(below) - most} more", "dim"))
-    return Section("explained", _cause_lines(incident, names)), Section("explains", tuple(effects))
+    return Section(CAUSED_BY_LABEL, cause_lines(incident, names)), Section(EFFECTS_LABEL, tuple(effects))
 
 
-def _summary_lines(incident: Incident) -> tuple[Line, ...]:
+def summary_lines(incident: Incident) -> tuple[Line, ...]:
     return (line(incident.summary),) if incident.summary else ()
 
 
-def _probable_causes(incident: Incident, names: DisplayNames, most: int) -> tuple[Line, ...]:
+def probable_causes(incident: Incident, names: DisplayNames, most: int) -> tuple[Line, ...]:
     """Returns up to `most` causes of a symptom, one a line, likeliest first, and how many more there are."""
     rows: list[Line] = []
     for n, (id_, probability) in enumerate(incident.likely_causes[:most], 1):
@@ -244,76 +265,23 @@ def _none_text(incident: Incident) -> str:
     return "" if incident.none is None else f"none of the catalogue  {format_share(incident.none)}"
 
 
-def _seen_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
-    """Returns the evidence that holds, without expressions: one line with each series, or one line in all."""
-    held = [item for item in incident.evidence if item.verdict == "yes"]
-    if incident.is_symptom:
-        return _abnormal_lines(held, incident, names)
-    if names.draw_series is None:
-        shown = ", ".join(_name_with_value(item) for item in held)
-        return (line(shown),) if shown else ()
-    name_width = max((width(format_name(item.name)) for item in held), default=0)
-    value_width = max((width(format_value(item)) for item in held), default=0)
-    return tuple(
-        (*_evidence_line(item, name_width, value_width, ("+", "ok")), *names.draw_series(incident, item))
-        for item in held
-    )
-
-
-def _name_with_value(item: IncidentEvidence) -> str:
-    value = format_value(item)
-    return f"{format_name(item.name)} ({value})" if value else format_name(item.name)
-
-
-def _abnormal_lines(held: list[IncidentEvidence], incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
-    """Returns the abnormal signals of a symptom; its summary has the values of the first one."""
-    if names.draw_series is None:
-        others = join_names(list(dict.fromkeys(item.expr for item in held[1:])), MAX_EXPLAINED)
-        return (line(f"abnormal too: {others}"),) if others else ()
-    name_width = max((width(item.expr) for item in held), default=0)
-    return tuple(
-        (("+ ", "ok"), (f"{pad(item.expr, name_width)}  ", "key"), *names.draw_series(incident, item)) for item in held
-    )
-
-
-def _alternative_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
-    """Returns the likeliest alternatives in one line, how many more there are, and how many nothing tells of."""
-    named = [names.condition_name(c.condition) for c in incident.competing]
-    shown, more = named[:MAX_CAUSES], len(named) - MAX_CAUSES
-    listed = {one.condition for one in incident.competing}
-    unjudged = sum(name not in listed for name in incident.unjudged_conditions)
-    notes = [
-        f"{more} more" if more > 0 else "",
-        f"{units.format_count(unjudged, 'condition')} without telemetry not judged" if unjudged else "",
-    ]
-    found = "; ".join(filter(None, (", ".join(shown), *notes)))
-    return (line(found),) if found else ()
-
-
-def _decisive_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
-    """Returns the signal that would tell the causes of a symptom apart, or a test against the nearest alternative."""
-    if incident.decides:
-        missing = "; it has no data here" if incident.decides in incident.unseen else ""
-        return (((names.signal_name(incident.decides), "key"), (f" would tell these causes apart{missing}", "")),)
-    nearest = next(iter(incident.competing), None)
-    if nearest is None or not nearest.separate_by:
-        return ()
-    return ((("against ", "dim"), (names.condition_name(nearest.condition), "key"), (f": {nearest.separate_by}", "")),)
-
-
 def _evidence_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
     """Returns the evidence grouped by verdict, in columns."""
     pro, contra = incident.evidence, incident.against
     name_width = min(max((width(format_name(e.name)) for e in (*pro, *contra)), default=0), 24)
-    value_width = max((width(format_value(e)) for e in (*pro, *contra)), default=0)
+    values = {e.name: evidence_value(e, incident, names) for e in (*pro, *contra)}
+    value_width = max(map(width, values.values()), default=0)
 
     def lines(items: tuple[IncidentEvidence, ...], verdict: str, mark: str, role: str) -> tuple[Line, ...]:
-        pictures = (
-            (e, names.draw_series(incident, e) if names.draw_series else ()) for e in items if e.verdict == verdict
-        )
         return tuple(
-            (*_evidence_line(e, name_width, value_width, (mark, role)), *picture, *_expression_line(e))
-            for e, picture in pictures
+            (
+                (f"{mark} ", role),
+                (pad(format_name(e.name), name_width), "key"),
+                (f"  {pad(values[e.name], value_width)}  ", ""),
+                (expression_text.format_expression(e.expr), "dim"),
+            )
+            for e in items
+            if e.verdict == verdict
         )
 
     return (
@@ -322,19 +290,6 @@ def _evidence_sections(incident: Incident, names: DisplayNames) -> tuple[Section
         Section("ruled out", lines(contra, "no", "−", "dim")),
         Section("unknown", lines((*pro, *contra), "unknown", "?", "warn")),
     )
-
-
-def _evidence_line(item: IncidentEvidence, name_width: int, value_width: int, mark: tuple[str, str]) -> Line:
-    shown = pad(format_value(item), value_width, right=True)
-    return (
-        (f"{mark[0]} ", mark[1]),
-        (pad(format_name(item.name), name_width), "key"),
-        (f"  {shown}  ", ""),
-    )
-
-
-def _expression_line(item: IncidentEvidence) -> Line:
-    return ((expression_text.format_expression(item.expr), "dim"),)
 
 
 def _competing_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
@@ -354,28 +309,24 @@ def _candidate_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...
     """Returns the candidates that lack telemetry, with their possible locations."""
     candidates = [f"{names.condition_name(one)}{incident.format_location(one)}" for one in incident.unjudged_conditions]
     count = units.format_count(len(candidates), "condition")
-    return (line(f"{count} without telemetry: {', '.join(candidates)}"),) if candidates else ()
+    return (line(f"{count} cannot be checked here (no data): {', '.join(candidates)}"),) if candidates else ()
 
 
 def _unseen_lines(incident: Incident) -> tuple[Line, ...]:
     if not incident.unseen:
         return ()
-    return (line(f"no data for {', '.join(incident.unseen)}; coverage {round(100 * incident.coverage)} %"),)
-
-
-def _advice_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
-    advice = [_advice_line(n, one, names) for n, one in enumerate(incident.mitigations[:MAX_ADVICE], 1)]
-    more = len(incident.mitigations) - MAX_ADVICE
-    return (*advice, *([line(f"and {more} more", "dim")] if more > 0 else []))
+    share = f"{round(100 * incident.coverage)} % of the evidence could be looked at"
+    return (line(f"{', '.join(incident.unseen)}; {share}"),)
 
 
 def recipe_items(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     """Returns all advice, each with effect, risk, undo, check and commands of the mitigation."""
     items: list[Line] = []
-    for n, advice in enumerate(incident.mitigations, 1):
-        items.append(_advice_line(n, advice, names))
-        if known := names.catalogue.mitigations.get(advice.id):
-            items += [*recipe_lines(known), *advised_command_lines(known, incident, names)]
+    for n, step in enumerate(advised_steps(incident, names.catalogue, names.topology), 1):
+        items.append(_advice_line(n, step))
+        if known := step.mitigation:
+            commands = [one.command for one in step.commands]
+            items += [*recipe_lines(known), *command_lines(commands, known.no_command)]
     return tuple(items)
 
 
@@ -384,18 +335,18 @@ def advised_command_lines(known: Mitigation, incident: Incident, names: DisplayN
     return command_lines(fill_commands(known, incident, names.topology), known.no_command)
 
 
-def _advice_line(n: int, advice: Advice, names: DisplayNames) -> Line:
-    known = names.catalogue.mitigations.get(advice.id)
-    name = known.name if known else advice.id
+def _advice_line(n: int, step: AdvisedStep) -> Line:
+    advice, name = step.advice, step.mitigation.name if step.mitigation else ""
+    about = f"{name}, {advice.actor}" if name and name != step.title else advice.actor
     return (
         (f"{n} ", "dim"),
-        (name, "key"),
-        (f" ({advice.actor})", "dim"),
+        (step.title, "key"),
+        (f" ({about})", "dim"),
         (f": {advice.why}" if advice.why else "", ""),
     )
 
 
-def _cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+def cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     if not incident.explained_by:
         return ()
     root = names.find_incident(incident.explained_by.id)
@@ -406,7 +357,7 @@ def _cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
 def _effect_line(incident: Incident, names: DisplayNames) -> Line:
     ended = f" to {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     what = names.incident_title(incident)
-    since = f", since {units.format_time(incident.opened_at)}{ended}, {format_confidence(incident)} sure"
+    since = f", caused by it, since {units.format_time(incident.opened_at)}{ended}"
     return (severity_glyph(incident), (f" {what}{since}", ""), (f" ({incident.id})", "dim"))
 
 

@@ -10,7 +10,9 @@ from skewscope.tui.render import charts, detail, evidence_series, incident_layou
 from skewscope.tui.render.charts import Curve
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_sentence import evidence_sentence
+from skewscope.tui.render.evidence_value import format_evidence
 from skewscope.tui.render.expression_text import format_expression
+from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.sentence_terms import words_of_catalogue
 from skewscope.tui.render.status import join_columns
@@ -42,7 +44,7 @@ def drilldown_lines(context: DrilldownContext, columns: int, rows: int = 40) -> 
     incident, now = context.incident, context.snapshot.time
     what, state, since = detail.headline(incident, context.names, now)
     out = [*wrap(what, columns, 2), *wrap((("  ", ""), *state), columns, 2), *wrap(since, columns, 2)]
-    for part in detail.lead_sections(incident, context.names):
+    for part in lead_sections(incident, context.names):
         out += incident_layout.section_lines(part, columns)
     out.append(())
     if columns < TWO_COLUMN_WIDTH:
@@ -68,14 +70,18 @@ def _title_line(text: str, note: str = "") -> Line:
 
 def chart_lines(context: DrilldownContext, columns: int, rows: int) -> list[Line]:
     """Returns charts of the strongest evidence series, each with its peers."""
-    found = evidence_series.list_series(context.incident, context.snapshot, context.node_lookup)[:MAX_CHARTS]
-    if not found:
+    drawn = charts_of(context, columns, rows)
+    if not drawn:
         return [_title_line("evidence over time", "no series available"), ()]
+    return [row for chart in drawn for row in chart]
+
+
+def charts_of(context: DrilldownContext, columns: int, rows: int) -> list[list[Line]]:
+    """Returns a chart of each of the strongest evidence series."""
+    found = evidence_series.list_series(context.incident, context.snapshot, context.node_lookup)[:MAX_CHARTS]
     height = CHART_ROWS if rows > 30 else 6
-    out: list[Line] = []
-    for item, one in found if rows > 20 else found[:1]:
-        out += _series_chart(context, detail.format_name(item.name), one, columns, height)
-    return out
+    shown = found if rows > 20 else found[:1]
+    return [_series_chart(context, detail.format_name(item.name), one, columns, height) for item, one in shown]
 
 
 def _series_chart(
@@ -132,7 +138,7 @@ def term_lines(context: DrilldownContext, columns: int) -> list[Line]:
         spans: list[Span] = [(f"  {was[0]} ", was[1]), (pad(detail.format_name(item.name), name_width), "key")]
         spans += [(f" {'for' if sign > 0 else 'against':7} {item.weight:<3g}", "dim")]
         spans += [
-            (pad(detail.format_value(item), 10, right=True), ""),
+            (pad(format_evidence(item), 10, right=True), ""),
             (f" now {pad(shown, 10)}", "" if value is not None else "dim"),
         ]
         out.append(fit((*spans, *over), columns))
@@ -244,7 +250,7 @@ def _source_lines(context: DrilldownContext, columns: int) -> list[Line]:
 
 def _remaining_sections(context: DrilldownContext, columns: int) -> list[Line]:
     """Returns all alternatives, missing signals, and the advice with its recipes."""
-    wanted = (detail.OTHERWISE_LABEL, detail.CANDIDATES_LABEL, "unseen")
+    wanted = (detail.IF_WRONG_LABEL, detail.CANDIDATES_LABEL, detail.UNSEEN_LABEL)
     parts = [p for p in detail.reasoning_sections(context.incident, context.names) if p.label in wanted]
     recipes = detail.Section("do", detail.recipe_items(context.incident, context.names))
     if recipes.items:

@@ -4,7 +4,7 @@ Value, normal value or peers, and factor are of one series at one moment: the on
 evidence says. Where no series does, the evidence is shown by its own value alone.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,39 +12,26 @@ from numpy.typing import NDArray
 from skewscope.adapters.view.snapshot import ViewFrame, ViewSnapshot
 from skewscope.engine.model.incident import Incident, IncidentEvidence
 from skewscope.tui.render import expression_text, units
-from skewscope.tui.render.evidence_series import GAP_TOLERANCE, EvidenceSeries
+from skewscope.tui.render.evidence_series import GAP_TOLERANCE, EvidenceSeries, find_series
+from skewscope.tui.render.evidence_value import PAST_RATIOS, SeriesReading
+from skewscope.tui.render.node_lookup import NodeLookup
 
 LEAD_TIME_S = 15.0
 """Seconds before an incident at which its curves begin, and from which on its peak is looked for."""
-_PAST_RATIOS = frozenset({"drift", "change"})
 _PEER_FUNCTIONS = frozenset({"peer_excess", "peer_ratio", "peer_z", "peer_median", "peer_highest", "peer_lowest"})
-_PAST_FUNCTIONS = _PAST_RATIOS | {"baseline_z", "slope"}
-MIN_BITS = 16
-"""A whole number from which on a value without unit is no share: 1,600 %."""
+_PAST_FUNCTIONS = PAST_RATIOS | {"baseline_z", "slope"}
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesReading:
-    """What the series behind a piece of evidence shows."""
+def series_reader(
+    snapshot: ViewSnapshot, node_lookup: NodeLookup
+) -> Callable[[Incident, IncidentEvidence], SeriesReading | None]:
+    """Returns what reads the series of evidence items, without curves."""
 
-    text: str
-    """`12.9 ms, peers 0.2 ms (65×)`; '' where the series does not show what the evidence says."""
-    curve: str = ""
-    """Its sparkline."""
+    def read(incident: Incident, item: IncidentEvidence) -> SeriesReading | None:
+        one = find_series(item, incident, snapshot, node_lookup)
+        return SeriesReading(compare_at_peak(item, incident, one, snapshot)) if one else None
 
-
-def format_evidence(item: IncidentEvidence) -> str:
-    """Returns the value of an item by itself: `12.9 ms`, `2.4× normal`; '' where several values decided."""
-    if item.value is None:
-        return "" if item.verdict != "unknown" else units.format_value(None, item.unit)
-    measure = expression_text.decisive_function(item.expr)
-    if item.unit == "1" and measure in _PAST_RATIOS and item.value > -1:
-        return f"{units.format_factor(1 + item.value)} normal"
-    if item.unit == "1" and measure == "peer_ratio":
-        return f"{units.format_factor(item.value)} its peers"
-    # An item that compares shares as well as bits may be decided by bits, such as 64.
-    is_bits = item.value >= MIN_BITS and item.value == round(item.value)
-    return units.format_value(item.value, item.unit, share="percent" in item.expr and not is_bits)
+    return read
 
 
 def compare_at_peak(item: IncidentEvidence, incident: Incident, one: EvidenceSeries, snapshot: ViewSnapshot) -> str:
@@ -70,6 +57,18 @@ def compare_at_peak(item: IncidentEvidence, incident: Incident, one: EvidenceSer
     return units.format_comparison(float(value[at]), usual, one.unit, words, share=share)
 
 
+def compare_now(snapshot: ViewSnapshot, row: int) -> str:
+    """Returns `12.9 ms, peers 0.2 ms (65×)` of a series now: beside its peers or its past, from which it is farther."""
+    signals = snapshot.signals
+    one, now = signals.series_index.series[row], signals.latest
+    value, share = float(now.value[row]), units.is_share(one.signal)
+    found = [(units.PEERS, float(now.peer_median[row])), (units.NORMALLY, float(now.baseline[row]))]
+    words, usual = max(found, key=lambda each: _distance(value, each[1]))
+    if not (np.isfinite(value) and np.isfinite(usual)):
+        return units.format_value(value, one.unit, share=share)
+    return units.format_comparison(value, usual, one.unit, words, share=share)
+
+
 def _frames_of(incident: Incident, snapshot: ViewSnapshot) -> list[ViewFrame]:
     """Returns the frames from shortly before the incident to its end."""
     begin, end = incident.opened_at - LEAD_TIME_S, incident.resolved_at or snapshot.time
@@ -87,7 +86,7 @@ def _peak(item: IncidentEvidence, value: NDArray[np.float64], reference: dict[st
     assert item.value is not None
     measure = expression_text.decisive_function(item.expr)
     with np.errstate(all="ignore"):
-        if measure in _PAST_RATIOS:
+        if measure in PAST_RATIOS:
             measured = value / reference["past"] - 1
         elif measure == "peer_ratio":
             measured = value / reference["peers"]

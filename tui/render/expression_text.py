@@ -59,6 +59,25 @@ def is_difference_from_peers(text: str) -> bool:
     return any(isinstance(name, ast.Name) and name.id == PEER_DIFFERENCE for name in calls)
 
 
+def decisive_function(text: str) -> str:
+    """Returns the outermost function of what the first comparison measures, '' where that is a bare signal."""
+    expression, definitions = split_definitions(text)
+    lets = {name: tree for name, meaning in definitions.items() if (tree := _parse(meaning)) is not None}
+    tree = _parse(expression)
+    side = _decisive_side(tree, lets) if tree is not None else None
+    while isinstance(side, ast.Name) and side.id in lets:
+        side = lets.pop(side.id)
+    return side.func.id if isinstance(side, ast.Call) and isinstance(side.func, ast.Name) else ""
+
+
+def functions_of(text: str) -> frozenset[str]:
+    """Returns the names of all functions that an expression and its lets use."""
+    expression, definitions = split_definitions(text)
+    trees = (_parse(part) for part in (expression, *definitions.values()))
+    calls = (node for tree in trees if tree is not None for node in _walk(tree, {}) if isinstance(node, ast.Call))
+    return frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name))
+
+
 def _decisive_side(tree: ast.expr, lets: Mapping[str, ast.expr]) -> ast.expr | None:
     """Returns the side of the first comparison that is measured, None where nothing is compared."""
     for node in _walk(tree, lets):

@@ -21,9 +21,11 @@ from skewscope.tui.render.actions import format_measurement
 from skewscope.tui.render.cell_picture import picture_svg
 from skewscope.tui.render.command_lines import commands_html
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.evidence_reading import series_reader
 from skewscope.tui.render.evidence_sentence import evidence_sentence
 from skewscope.tui.render.expression_text import format_expression
 from skewscope.tui.render.history import HistoryPlots, history_html
+from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.incident_timeline import build_timeline, timeline_svg
 from skewscope.tui.render.members_over_time import members_over_time
 from skewscope.tui.render.node_lookup import NodeLookup
@@ -88,6 +90,8 @@ def render_html(data: HtmlReportData) -> str:
     """Returns the report as HTML."""
     rows = incident_table.rank_incidents(data.snapshot.incidents)
     node_lookup = NodeLookup(data.snapshot.topology)
+    read_series = series_reader(data.snapshot, node_lookup)
+    data = replace(data, names=replace(data.names, topology=data.snapshot.topology, read_series=read_series))
     roots = [row.incident for row in rows if not row.depth]
     title = page_title(roots[0], data.names) if roots else data.name
     verdict = f"<p><strong>{to_html(data.name)}: {_spans_html(data.verdict)}</strong></p>"
@@ -149,9 +153,9 @@ def _overview_row(row: incident_table.IncidentRow, data: HtmlReportData) -> str:
     glyph, role = detail.severity_glyph(incident)
     label = incident.state if incident.state == "resolved" else incident.severity
     name = to_html(data.names.incident_name(incident))
-    linked = f"<a href='{to_html(data.link + incident.id)}'>{name}</a>" if not row.depth else f"└ {name}"
+    linked = f"<a href='{to_html(data.link + incident.id)}'>{name}</a>" if not row.depth else f"↳ {name}"
     lasted = units.format_duration(detail.duration(incident, data.snapshot.time))
-    sure, impact = detail.format_confidence(incident), to_html(detail.format_impact(incident))
+    sure, impact = detail.format_confidence(incident), to_html(detail.format_impact(incident, data.names))
     cells = (
         f"<td class=l><span class={role}>{glyph} {to_html(label)}</span>",
         f"<td>{linked}<td>{to_html(detail.format_location(incident))}<td>{units.format_time(incident.opened_at)}",
@@ -173,7 +177,7 @@ def incident_section(incident: Incident, data: HtmlReportData, node_lookup: Node
             f"<h2 id='{to_html(incident.id)}'>{_spans_html(what)}</h2>",
             f"<p>{_spans_html(state)}<br>{_spans_html(since)}</p>",
             _members_picture(incident, data, node_lookup),
-            _lead_table(detail.lead_sections(incident, data.names)),
+            _lead_table(lead_sections(incident, data.names)),
             _actions_section(incident, data),
             _advice_section(incident, data),
             *charts,
@@ -213,7 +217,7 @@ def _evidence_table(incident: Incident, names: DisplayNames) -> str:
     head = "".join(f"<th scope=col>{title}" for title in ("verdict", "evidence", "side", "weight", "value", "in words"))
     body = "".join(
         f"<tr><td>{item.verdict}<td>{to_html(detail.format_name(item.name))}<td>{side}<td class=n>{item.weight:g}"
-        f"<td class=n>{to_html(detail.format_value(item))}"
+        f"<td class=n>{to_html(detail.evidence_value(item, incident, names))}"
         f"<td>{to_html(evidence_sentence(item.expr, words))}"
         f"<br><code>{to_html(format_expression(item.expr))}</code></tr>"
         for item, side in rows

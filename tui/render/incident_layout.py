@@ -4,12 +4,13 @@ from skewscope.engine.model.incident import Incident
 from skewscope.kb.problems import join_names
 from skewscope.tui.render import detail
 from skewscope.tui.render.detail import DisplayNames, Section
+from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
 
 _LABEL_WIDTH = 10
-_EXPAND_ORDER = ("seen", "do", "otherwise", "decides", "explained", "explains")
+_EXPAND_ORDER = ("why", "do", "undo", "caused by", "causes", "if wrong", "works if", "also")
 """Sections to show uncropped first when rows are left."""
-_DROP_ORDER = ("explains", "decides", "otherwise", "explained", "do")
+_DROP_ORDER = ("also", "works if", "if wrong", "causes", "undo", "caused by", "do")
 """Sections to drop first when rows are missing."""
 
 
@@ -20,18 +21,17 @@ def short_lines(incident: Incident, names: DisplayNames, now: float, columns: in
     lines = [*wrap(what, columns, 2), *wrap(state, columns, 2), *wrap(since, columns, 2)]
     if incident.also:
         lines += wrap(line("  also hit: " + join_names(incident.also)), columns, 2)
-    return lines + [row for part in detail.lead_sections(incident, names) for row in section_lines(part, columns)]
+    return lines + [row for part in lead_sections(incident, names) for row in section_lines(part, columns)]
 
 
-def pane_lines(incident: Incident, names: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
-    """Returns what an operator needs of an incident in at most `rows` lines; dropped items are counted."""
-    head = _headline_lines(incident, names, now, columns)
-    parts = [section_lines(part, columns) for part in detail.lead_sections(incident, names)]
-    airy = [row for part in parts for row in ((), *part)]
-    for body in (airy, [row for part in parts for row in part]):
-        if len(head) + len(body) <= rows:
-            return [*head, *body]
-    return squeezed_lines(incident, names, now, columns, rows)
+def fill_rows(parts: tuple[Section, ...], columns: int, rows: int) -> list[Line]:
+    """Returns sections in at most `rows` lines, with blank ones between them if there is room."""
+    whole = [section_lines(part, columns) for part in parts]
+    airy = [row for part in whole for row in ((), *part)]
+    for body in (airy, [row for part in whole for row in part]):
+        if len(body) <= rows:
+            return body
+    return squeeze_rows(parts, columns, rows)
 
 
 def _headline_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
@@ -46,9 +46,14 @@ def _headline_lines(incident: Incident, names: DisplayNames, now: float, columns
 def squeezed_lines(incident: Incident, names: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
     """Returns an incident in at most `rows` lines; dropped items are counted."""
     head = _headline_lines(incident, names, now, columns)
-    shown = _squeeze_sections(detail.lead_sections(incident, names), rows - len(head))
+    return head + squeeze_rows(lead_sections(incident, names), columns, rows - len(head))
+
+
+def squeeze_rows(sections: tuple[Section, ...], columns: int, rows: int) -> list[Line]:
+    """Returns sections in at most `rows` lines, the less important ones cropped or dropped."""
+    shown = _squeeze_sections(sections, rows)
     parts = {part.label: _crop_section(part, most, columns) for part, most in shown}
-    left = rows - len(head) - sum(map(len, parts.values()))
+    left = rows - sum(map(len, parts.values()))
     # Use spare rows to show important sections in full.
     whole = {part.label: section_lines(part, columns) for part, most in shown if most == len(part.items)}
     for label in _EXPAND_ORDER:
@@ -56,7 +61,7 @@ def squeezed_lines(incident: Incident, names: DisplayNames, now: float, columns:
         if 0 < more <= left:
             parts[label] = whole[label]
             left -= more
-    return head + [row for part in parts.values() for row in part]
+    return [row for part in parts.values() for row in part]
 
 
 def _squeeze_sections(parts: tuple[Section, ...], rows: int) -> list[tuple[Section, int]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skewscope.engine.advice.steps import advised_steps
 from skewscope.engine.model.incident import DIAGNOSIS, SEVERITIES, SYMPTOM, Incident
 from skewscope.tui.render import columns, detail, filter_query, units
 from skewscope.tui.render.columns import Cell, ColumnWidths, TableColumn
@@ -14,6 +15,9 @@ from skewscope.tui.render.text import Line, Span, width
 SUSPICION = "suspicion"
 CATEGORIES = (DIAGNOSIS, SYMPTOM, SUSPICION)
 """What incidents are, the most certain first."""
+MAX_GAP_RATIO = 1.5
+"""Longest over shortest time between equal incidents that come regularly."""
+MINUTES_FROM_S = 150.0
 SILENCED = "silenced"
 """State of an incident that a controller's silence covers; `TriageState.actor` is the silence's id."""
 
@@ -36,6 +40,8 @@ class IncidentRow:
     depth: int = 0
     folded: int = 0
     """Number of explained incidents that are not shown."""
+    repeats: tuple[float, ...] = ()
+    """When equal incidents at the same place opened, this one among them; () for a single one."""
 
 
 def rank_incidents(
@@ -72,6 +78,44 @@ def group_by_condition(rows: Iterable[IncidentRow]) -> list[IncidentRow]:
         else:
             first[key] = replace(row, depth=0)
     return list(first.values())
+
+
+def fold_repeats(rows: Iterable[IncidentRow]) -> list[IncidentRow]:
+    """Reduce incidents of one condition at one place to the first of them, each with the times of all.
+
+    Those that explain others stay: what belongs to which of them would be lost.
+    """
+    rows = list(rows)
+    parents = {row.incident.root_id for row in rows if row.depth}
+    found: list[IncidentRow] = []
+    place: dict[tuple[str, str, str, str], int] = {}
+    for row in rows:
+        one = row.incident
+        if one.id in parents or row.folded:
+            found.append(row)
+            continue
+        at = place.setdefault((one.condition, one.kind, one.name, one.root_id), len(found))
+        if at == len(found):
+            found.append(row)
+        else:
+            times = (*(found[at].repeats or (found[at].incident.opened_at,)), one.opened_at)
+            found[at] = replace(found[at], repeats=times)
+    return found
+
+
+def format_repeats(times: Sequence[float]) -> str:
+    """Returns `5× since 15:07:02, every 3 min`; without the period where it varies."""
+    ordered = np.sort(np.array(times))
+    since = f"{len(times)}× since {units.format_time(float(ordered[0]))}"
+    gaps = np.diff(ordered)
+    if len(gaps) < 2 or float(gaps.max()) > MAX_GAP_RATIO * max(float(gaps.min()), 1.0):
+        return since
+    return f"{since}, every {units.format_duration(_round_period(float(np.median(gaps))))}"
+
+
+def _round_period(seconds: float) -> float:
+    """Returns a period in whole minutes where it has some."""
+    return 60.0 * round(seconds / 60.0) if seconds >= MINUTES_FROM_S else round(seconds)
 
 
 def incident_category(incident: Incident) -> str:
@@ -163,20 +207,22 @@ def _haystack(incident: Incident, names: DisplayNames) -> str:
 
 COLUMNS = (
     TableColumn("mark", "", 1, 1, 0),
-    TableColumn("condition", "condition", 30, 60, 0, shrinkable=True),
-    TableColumn("where", "where", 8, 24, 1),
-    TableColumn("since", "since", 8, 8, 3),
+    TableColumn("condition", "what", 24, 72, 0, shrinkable=True),
+    TableColumn("where", "where", 8, 44, 1, shrinkable=True, is_place=True),
+    TableColumn("impact", "cost", 8, 60, 3, shrinkable=True),
+    TableColumn("since", "began", 8, 8, 2),
     TableColumn("for", "for", 8, 12, 5, align_right=True),
-    TableColumn("state", "state", 8, 14, 6),
-    TableColumn("sure", "sure", 5, 5, 2, align_right=True),
-    TableColumn("impact", "impact", 8, 30, 4, shrinkable=True),
-    TableColumn("trend", "evidence", 10, 16, 7),
-    TableColumn("hit", "hit", 10, 30, 8),
-    TableColumn("flaps", "flaps", 5, 5, 10, align_right=True),
-    TableColumn("advice", "advice", 16, 60, 9),
+    TableColumn("sure", "conf", 5, 5, 2, align_right=True),
+    TableColumn("state", "state", 8, 14, 4),
+    TableColumn("trend", "over time", 10, 16, 6),
+    TableColumn("hit", "affects", 10, 40, 7),
+    TableColumn("advice", "first advice", 16, 60, 8),
+    TableColumn("flaps", "flaps", 5, 5, 9, align_right=True),
 )
 _WIDTH_SAMPLE = 200
 TREND_WIDTH = 16
+_GIVEN_WIDTHS = {"trend": TREND_WIDTH, "advice": 32}
+"""Widths of cells that take long to make."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +237,9 @@ class IncidentCellFormatter:
     def cell(self, row: IncidentRow, column: str) -> Cell:
         """Returns text and role of a cell."""
         if column == "mark":
-            return detail.severity_glyph(row.incident)
+            # Below its cause a symptom needs no sign of its own.
+            is_effect = row.depth and row.incident.is_symptom
+            return (" ", "") if is_effect else detail.severity_glyph(row.incident)
         doubtful = incident_category(row.incident) == SUSPICION
         quiet = "dim" if row.depth or row.incident.state == "resolved" or doubtful else ""
         return self._cell_text(row, column), "dim" if row.incident.id in self.triage_states else quiet
@@ -199,21 +247,25 @@ class IncidentCellFormatter:
     def _cell_text(self, row: IncidentRow, column: str) -> str:
         incident = row.incident
         if column == "condition":
-            indent = "  " * min(row.depth - 1, 3) + "└ " if row.depth else ""
-            more = f" (+{row.folded})" if row.folded else ""
-            return indent + self.names.incident_name(incident) + more
+            indent = "  " * min(row.depth - 1, 3) + "↳ " if row.depth else ""
+            more = f"  {row.folded} more" if row.folded else ""
+            again = f"  {format_repeats(row.repeats)}" if row.repeats else ""
+            return indent + self.names.incident_name(incident) + more + again
         if column == "state":
             return self._state_text(incident)
         if column == "trend":
             return self.trend_text(incident)
+        if column == "impact":
+            return detail.format_impact_short(incident, self.names)
         if column == "advice":
-            return "".join(self.names.mitigation_name(a.id) for a in incident.mitigations[:1])
+            steps = advised_steps(incident, self.names.catalogue, self.names.topology)
+            return steps[0].title if steps else ""
         return _COLUMN_TEXTS[column](incident, self.now)
 
     def _state_text(self, incident: Incident) -> str:
         triage_states = self.triage_states.get(incident.id)
         if triage_states is None:
-            return incident.state
+            return "over" if incident.state == "resolved" else incident.state
         if triage_states.state == SILENCED:
             return SILENCED
         if triage_states.until is None:
@@ -222,11 +274,10 @@ class IncidentCellFormatter:
 
 
 _COLUMN_TEXTS: Mapping[str, Callable[[Incident, float], str]] = {
-    "where": lambda i, _: detail.format_location(i),
-    "since": lambda i, _: units.format_time(i.opened_at),
+    "where": lambda i, _: detail.format_where(i),
+    "since": lambda i, _: units.format_time(detail.began_at(i)),
     "for": lambda i, now: units.format_duration(detail.duration(i, now)),
-    "sure": lambda i, _: detail.format_confidence(i),
-    "impact": lambda i, _: detail.format_impact_short(i),
+    "sure": lambda i, _: "" if i.is_symptom else detail.format_confidence(i),
     "hit": lambda i, _: detail.format_blast_radius(i),
     "flaps": lambda i, _: str(i.flaps) if i.flaps else "",
 }
@@ -243,7 +294,7 @@ def column_widths(
     """Returns the columns that fit, with their widths."""
     some = rows[:_WIDTH_SAMPLE]
     wanted = {
-        c.id: TREND_WIDTH if c.id == "trend" else max((width(cells.cell(row, c.id)[0]) for row in some), default=0)
+        c.id: _GIVEN_WIDTHS.get(c.id) or max((width(cells.cell(row, c.id)[0]) for row in some), default=0)
         for c in COLUMNS
     }
     return columns.fit_columns(COLUMNS, wanted, total, tuple(hidden), wide=wide)
@@ -258,5 +309,6 @@ def bare_line(row: IncidentRow, cells: IncidentCellFormatter, gutter: Span = (" 
     """Returns a row for narrow screens; the location comes first, since it differs most."""
     incident = row.incident
     name = cells.names.incident_name(incident)
-    text = f"{detail.format_confidence(incident):>5} {detail.format_location(incident)}: {name}"
+    sure = cells.cell(row, "sure")[0]
+    text = f"{sure:>5} {detail.format_location(incident)}: {name}"
     return (cells.cell(row, "mark"), gutter, (text, cells.cell(row, "where")[1]))

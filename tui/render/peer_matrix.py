@@ -77,13 +77,15 @@ class PeerMatrix:
         if row >= len(self.members) or column >= len(self.members) or row == column:
             return ()
         value, off = float(self.values[row, column]), float(self.deviation[row, column])
-        text = self.format_value(value) if np.isfinite(value) else "unknown"
-        away = f", {off:+.1f}σ from the others" if np.isfinite(off) else ""
+        text, share = "unknown", units.is_share(self.signal)
+        if np.isfinite(value):
+            usual = float(np.nanmedian(self.values))
+            text = units.format_comparison(value, usual, self.unit, units.PEERS, share=share)
         return (
             (f"{self.members[row]} ", "key"),
             ("sees of ", "dim"),
             (f"{self.members[column]}", "key"),
-            (f": {self.signal} {text}{away}", "warn" if abs(off) >= WARN_DEVIATION else ""),
+            (f": {self.signal} {text}", "warn" if abs(off) >= WARN_DEVIATION else ""),
         )
 
 

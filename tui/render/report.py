@@ -35,8 +35,6 @@ UNSHOWN_COLUMNS = ("trend", "flaps")
 """Columns of the console that the report's table leaves out."""
 MAX_DESCRIBED = 10
 """Incidents that the short report describes; its table has all."""
-MAX_TIMES = 6
-"""Times of repeated incidents that the short report lists."""
 COVERAGE_HINT = "`skewscope coverage --replay RECORDING` lists each condition with the signals that it lacks"
 
 
@@ -72,9 +70,8 @@ def _short_incidents(roots: list[Incident], names: DisplayNames, now: float, col
     for first, *others in list(groups.values())[:MAX_DESCRIBED]:
         lines += [(), *incident_layout.short_lines(first, names, now, columns)]
         if others:
-            times = sorted(one.opened_at for one in others)
-            when = join_names([units.format_time(time) for time in times], MAX_TIMES)
-            again = detail.Section("again", (line(f"{units.format_count(len(times), 'more time')}: {when}"),))
+            times = [one.opened_at for one in (first, *others)]
+            again = detail.Section("again", (line(incident_table.format_repeats(times)),))
             lines += incident_layout.section_lines(again, columns)
     more = len(groups) - MAX_DESCRIBED
     if more > 0:
@@ -87,6 +84,7 @@ def _overview_lines(
     rows: list[incident_table.IncidentRow], names: DisplayNames, now: float, columns: int | None
 ) -> list[Line]:
     """Returns a table of the incidents if there are several, cut to `columns` if these are given."""
+    rows = incident_table.fold_repeats(rows)
     if len(rows) < 2:
         return []
     cells = incident_table.IncidentCellFormatter(names, now, {})

@@ -33,6 +33,10 @@ class ConsoleStatus:
     scope: str = ""
     trouble: str = ""
     write: bool = False
+    title: str = ""
+    """What is shown, where it is no fleet of the reader: `built-in demo`."""
+    live: bool = True
+    """Whether the age of data means something."""
 
 
 def status_line(status: ConsoleStatus, columns: int) -> Line:
@@ -40,21 +44,18 @@ def status_line(status: ConsoleStatus, columns: int) -> Line:
 
     On narrow screens less important parts are shortened, then dropped.
     """
-    heads = [
-        _screen_tabs(status.screen, long=True),
-        _screen_tabs(status.screen, long=False),
-        _current_tab(status.screen),
-    ]
-    counts = [
-        _severity_counts(status.incidents, labels=labels, zeros=zeros)
-        for labels, zeros in ((True, True), (False, True), (False, False))
-    ]
-    lefts = [(*head, *count, *_scope_spans(status)) for head in heads for count in counts]
-    for right in _right_variants(status):
-        for left in lefts:
-            if line_width(left) + line_width(right) + 1 <= columns:
-                return justify(left, right, columns)
-    return fit(lefts[-1], columns)
+    counts = [_severity_counts(status.incidents, labels=True), _severity_counts(status.incidents, labels=False)]
+    counts.append(_severity_counts([i for i in status.incidents if i.state != "resolved"], labels=False))
+    rights = _right_variants(status)
+    for head in (_screen_tabs(status.screen, long=True), _screen_tabs(status.screen, long=False)):
+        lefts = [(*head, *count, *_scope_spans(status)) for count in counts]
+        # What the right side has more is worth more than words beside the counts.
+        for right in rights:
+            for left in lefts:
+                if line_width(left) + line_width(right) + 1 <= columns:
+                    return justify(left, right, columns)
+    left = (*_current_tab(status.screen), *counts[-1], *_scope_spans(status))
+    return justify(left, rights[-1], columns)
 
 
 def _screen_tabs(screen: int, *, long: bool) -> Line:
@@ -75,9 +76,9 @@ def _scope_spans(status: ConsoleStatus) -> Line:
     return ((f"  only {status.scope} ", "warn"),) if status.scope else ()
 
 
-def _severity_counts(incidents: tuple[Incident, ...], *, labels: bool, zeros: bool) -> Line:
-    """Returns the roots per severity, and symptoms; without `zeros` only non-zero counts and the critical ones."""
-    out: list[Span] = [(" ", "")]
+def _severity_counts(incidents: Sequence[Incident], *, labels: bool) -> Line:
+    """Returns the numbers of roots per severity and of symptoms, as far as there are any."""
+    out: list[Span] = []
     symptoms = sum(_display_severity(i) == SYMPTOM for i in incidents if i.explained_by is None)
     for severity in (*reversed(SEVERITIES), "resolved"):
         found = sum(_display_severity(i) == severity for i in incidents if i.explained_by is None)
@@ -85,8 +86,10 @@ def _severity_counts(incidents: tuple[Incident, ...], *, labels: bool, zeros: bo
         if severity == "resolved" and symptoms:
             noun = "symptom" if symptoms == 1 else "symptoms"
             out.append((f" {SYMPTOM_GLYPH} {symptoms}{f' {noun} ' if labels else ''}", "warn"))
-        if found or zeros or severity == SEVERITIES[-1]:
-            out.append((f" {mark} {found}{f' {severity} ' if labels else ''}", role if found else "dim"))
+        if found:
+            noun = "over" if severity == "resolved" else severity
+            chip = "chip" if role == "crit" else role
+            out.append((f" {mark} {found}{f' {noun}' if labels else ''} ", chip))
     return tuple(out)
 
 
@@ -100,20 +103,34 @@ def _display_severity(incident: Incident) -> str:
 
 
 def _right_variants(status: ConsoleStatus) -> list[Line]:
-    mode: Span = (f"{status.mode} {units.format_time(status.time)}  ", "title")
-    rights: Span = ("read-write ", "warn") if status.write else ("read-only ", "dim")
+    """Returns the right side, the longest first: what is shown, mode and time, and what is not as it should be."""
+    mode: Span = (f"{status.mode} {units.format_time(status.time)} ", "title")
+    rights: tuple[Span, ...] = (("read-write ", "warn"),) if status.write else ()
     if status.trouble:
         trouble: Span = (f" {status.trouble} ", "alarm")
-        return [(mode, trouble, (" ", ""), rights), (mode, trouble), (trouble,)]
-    stale = status.age_s is None or status.age_s > STALE_S
-    age = "no data" if status.age_s is None else f"lag {_format_lag(status.age_s)}"
-    parts: list[Span] = [mode]
-    parts.append(
-        (f"{status.reporting}/{status.known} {status.source_kind}  ", "warn" if status.reporting < status.known else "")
-    )
-    parts.append((f"{age}  ", "alarm" if stale else ""))
-    parts.append(rights)
-    return [tuple(parts), tuple(parts[:3]), tuple(parts[:2]), tuple(parts[:1])]
+        return [(mode, trouble, (" ", ""), *rights), (mode, trouble), (trouble,)]
+    title: tuple[Span, ...] = ((f"{status.title}  ", "warn"),) if status.title else ()
+    facts = (*_reporting_spans(status), *_age_spans(status))
+    needed = tuple(span for span in facts if span[1])
+    return [(*title, mode, *facts, *rights), (*title, mode, *facts), (*title, mode, *needed), (mode, *needed)]
+
+
+def _reporting_spans(status: ConsoleStatus) -> tuple[Span, ...]:
+    """Returns how many sources report, if not all of them do."""
+    if status.known <= status.reporting:
+        return ()
+    return ((f" {status.reporting}/{status.known} {status.source_kind} report ", "warn"),)
+
+
+def _age_spans(status: ConsoleStatus) -> tuple[Span, ...]:
+    """Returns how old the data is, where that means something."""
+    if status.age_s is None:
+        return ((" no data ", "alarm" if status.live else "dim"),) if status.known or status.live else ()
+    if not status.live:
+        return ()
+    if status.age_s > STALE_S:
+        return ((f" STALE {units.format_duration(status.age_s)} ", "alarm"),)
+    return ((f" {max(status.age_s, 0.0):.1f} s old ", ""),)
 
 
 def reporting_counts(sources: Iterable["SourceState"]) -> tuple[int, int, str]:
@@ -126,10 +143,6 @@ def reporting_counts(sources: Iterable["SourceState"]) -> tuple[int, int, str]:
 def oldest_age(sources: Iterable["SourceState"]) -> float | None:
     """Returns the age of the oldest source in seconds, None if no source ever reported."""
     return max((s.age_s for s in sources if s.age_s is not None), default=None)
-
-
-def _format_lag(age_s: float) -> str:
-    return f"{max(age_s, 0.0):.1f} s" if age_s < 99.95 else units.format_duration(age_s)
 
 
 @dataclass(frozen=True, slots=True)

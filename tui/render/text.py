@@ -19,6 +19,7 @@ SGR = {
     "key": "1",
     "bar": "7",
     "alarm": "1;7;33",
+    "chip": "1;7;31",
     "stale": "2",
     "added": "32",
     "gone": "31",
@@ -90,10 +91,12 @@ def cut(text: str, columns: int) -> str:
     return kept + "…" if columns > 0 else ""
 
 
-def cut_begin(text: str, columns: int) -> str:
-    """Returns the end of the text in at most `columns`, after an ellipsis if it was cut."""
-    kept = cut(text[::-1], columns)
-    return text if kept == text[::-1] else kept[::-1]
+def cut_middle(text: str, columns: int) -> str:
+    """Returns begin and end of the text in at most `columns`: both tell of a place which one it is."""
+    if width(text) <= columns:
+        return text
+    tail = columns * 3 // 5
+    return cut(text, columns - tail) + cut(text[::-1], tail + 1)[-2::-1] if tail else cut(text, columns)
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
@@ -161,6 +164,12 @@ def _wrap_command(spans: Line, columns: int) -> list[Line]:
     return [(*before, (rows[0], role)), *((((" " * indent, ""), (row, role))) for row in rows[1:])]
 
 
+_word_or_quantity = re.compile(
+    r"\s+"
+    r"|\S*\d [kMGT]?(?:%|[mµn]?s|min|h|d|(?:B|bit|W|J|Hz)(?:/s)?|/s|°C)(?![\w/])\S*"
+    r"|\S+"
+)
+"""A unit stays with its number."""
 _shell_word = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"]|['"])+""")
 
 
@@ -181,7 +190,7 @@ def _hanging_indent(spans: Line) -> int:
 
 def _split_words(spans: Line, most: int) -> Iterator[Span]:
     for text, role in spans:
-        for word in re.findall(r"\s+|\S+", text):
+        for word in _word_or_quantity.findall(text):
             if word.isspace():
                 yield " " * len(word), role
             else:

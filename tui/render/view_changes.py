@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from skewscope.adapters.view.snapshot import ViewSnapshot
+from skewscope.engine.advice.steps import advised_steps
 from skewscope.engine.model.incident import Incident
 from skewscope.tui.render import detail, units
 from skewscope.tui.render.detail import DisplayNames
@@ -43,10 +44,12 @@ def _incident_changes(
 
     name = names.incident_title(new)
     if old is None:
-        cost = f", {detail.format_impact(new)}" if detail.format_impact(new) else ""
-        advice = f", do: {names.mitigation_name(new.mitigations[0].id)}" if new.mitigations else ""
+        cost = f", {detail.format_impact(new, names)}" if detail.format_impact(new, names) else ""
+        steps = advised_steps(new, names.catalogue, names.topology)
+        advice = f", do: {steps[0].title}" if steps else ""
+        sure = "" if new.is_symptom else f", {detail.format_confidence(new)} sure"
         about = f", {new.summary}" if new.summary else ""
-        yield change("opened", f"{new.severity}, {name}, {detail.format_confidence(new)} sure{cost}{advice}{about}")
+        yield change("opened", f"{new.severity}, {name}{sure}{cost}{advice}{about}")
         if new.explained_by:
             yield change("explained", f"{name}, {_root_label(new, names)}")
         return

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents.confidence import load_calibration
 from skewscope.engine.incidents.diagnosis import DiagnosisState
@@ -29,7 +30,7 @@ def root_of_symptom(since, *diagnoses):
     signal = catalogue().signals["wire.rtt"]
     finding = Finding(signal, HERE, PAST, "up", since, 2.0, 1.0)
     known = {"primary": finding, "tokens": set(TOKENS.of(HERE)), "calibration": load_calibration()}
-    explainer = SymptomExplainer(TOKENS)
+    explainer = SymptomExplainer(TOKENS, CauseGraph(catalogue()))
     explainer.update(0, diagnoses, {one.id: one for one in diagnoses})
     return explainer.find(SymptomState("slow-responses", HERE, since, since, **known))
 

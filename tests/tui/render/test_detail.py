@@ -6,6 +6,7 @@ import pytest
 
 from skewscope.tui.render import detail, incident_layout
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.evidence_value import format_evidence
 from skewscope.tui.render.text import line_width, to_plain_text
 from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, T0, catalogue
 
@@ -18,7 +19,7 @@ def test_the_essence_fits_whatever_the_rows(rows):
     shown = incident_layout.squeezed_lines(ROOT, WORDS, NOW, 78, rows)
     assert len(shown) <= max(rows, 3)
     assert all(line_width(row) <= 78 for row in shown)
-    assert "seen" in to_plain_text(shown)
+    assert "why" in to_plain_text(shown)
 
 
 def test_omitted_items_are_counted():
@@ -30,12 +31,12 @@ def test_the_short_form_has_no_expressions_and_no_long_lists():
     many = replace(ROOT, candidates=tuple(f"c{n}" for n in range(18)), mitigations=ROOT.mitigations * 3)
     shown = to_plain_text(incident_layout.short_lines(many, WORDS, NOW, 100))
     assert ">" not in shown
-    assert "seen      late (12.4 ms), same rank (97 %)" in shown
-    assert "otherwise Fabric congestion; 18 conditions without telemetry not judged" in shown
-    assert "decides   against Fabric congestion: CNP, ECN and round-trip time rise together" in shown
+    assert "why       late (12.4 ms), same rank (97 %)" in shown
+    assert "if wrong  Fabric congestion: CNP, ECN and round-trip time rise together" in shown
+    assert "18 others cannot be checked here (no data)" in shown
     assert "and 3 more" in shown
-    assert "explains  ! Pipeline bubble on group B" in shown
-    assert len(shown.splitlines()) < 14
+    assert "also      ! Pipeline bubble on group B, caused by it" in shown
+    assert len(shown.splitlines()) < 18
 
 
 def test_the_full_detail_has_evidence_and_advice():
@@ -43,10 +44,10 @@ def test_the_full_detail_has_evidence_and_advice():
     for words in (
         "Tensor-parallel straggler on rank n2",
         "94 % sure",
-        "since 12:19:13 UTC, for 75 s",
+        "since 12:19:11 UTC, for 77 s",
         "12.4 ms",
         "Fabric congestion: CNP",
-        "no data for gpu.clock_ratio",
+        "gpu.clock_ratio; 92 % of the evidence could be looked at",
         "undo: put it back",
         "verify: wire.onset_lag falls",
         "Pipeline bubble on group B",
@@ -65,12 +66,12 @@ def test_candidates_without_telemetry_are_counted_and_located():
     several = to_plain_text(
         incident_layout.full_lines(replace(ROOT, candidates=("fabric-congestion", "unheard-of")), WORDS, NOW, 100)
     )
-    assert "2 conditions without telemetry: Fabric congestion, unheard-of" in several
+    assert "2 conditions cannot be checked here (no data): Fabric congestion, unheard-of" in several
     apart = replace(ROOT, candidates=("unheard-of",), elsewhere=(("unheard-of", ("A", "B", "C", "D", "E")),))
-    assert "telemetry: unheard-of (at A, B, C or elsewhere)" in to_plain_text(
+    assert "here (no data): unheard-of (at A, B, C or elsewhere)" in to_plain_text(
         incident_layout.full_lines(apart, WORDS, NOW, 100)
     )
-    assert "unjudged" not in to_plain_text(incident_layout.full_lines(ROOT, WORDS, NOW, 100))
+    assert "not known" not in to_plain_text(incident_layout.full_lines(ROOT, WORDS, NOW, 100))
 
 
 def test_another_incident_is_named_in_the_history():
@@ -102,4 +103,4 @@ def test_evidence_stands_where_its_verdict_puts_it():
 @pytest.mark.parametrize(("value", "shown"), [(0.357, "35.7 %"), (3.9, "3.9×"), (64.0, "64")])
 def test_bits_among_shares_are_no_percentage(value, shown):
     item = replace(ROOT.evidence[0], value=value, unit="1", expr="rate(a.b) > 5*percent or 32 <= a.reasons < 128")
-    assert detail.format_value(item) == shown
+    assert format_evidence(item) == shown

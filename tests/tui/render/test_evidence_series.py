@@ -13,9 +13,10 @@ from skewscope.engine.model.incident import IncidentEvidence
 from skewscope.engine.model.topology_file import parse_valid_topology
 from skewscope.kb.loader import catalogue
 from skewscope.kb.yamlfile import parse
-from skewscope.tui.render.detail import DisplayNames, lead_sections
+from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_series import list_series
 from skewscope.tui.render.html_report import HtmlReportData, render_html
+from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.node_lookup import NodeLookup
 from tests.tui.samples import ROOT
 
@@ -82,7 +83,7 @@ def test_the_chart_of_a_counters_readings_shows_small_differences_and_no_value_i
     html = render_html(HtmlReportData("x", replace(snapshot(), incidents=(one,)), names, (("", ""),), "", ()))
     assert "is behind: nccl.coll_seq of B:r2, beside 2 peers" in html
     assert ">3,421<" in html
-    seen = next(section for section in lead_sections(one, names) if section.label == "seen")
+    seen = next(section for section in lead_sections(one, names) if section.label == "why")
     assert "".join(text for line in seen.items for text, _ in line) == "begins none (0 per s), is behind (−9), at work"
 
 

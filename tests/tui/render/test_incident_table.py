@@ -7,7 +7,7 @@ import pytest
 from skewscope.engine.model.incident import Explanation
 from skewscope.tui.console.operator_log import TriageState
 from skewscope.tui.render import columns as columns_module
-from skewscope.tui.render import detail, filter_query, incident_table
+from skewscope.tui.render import filter_query, incident_table
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import line_width, to_plain_text
 from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, T0, catalogue
@@ -84,13 +84,13 @@ def test_columns_are_whole_and_rows_fit(columns):
     rows = incident_table.rank_incidents(INCIDENTS)
     chosen = incident_table.column_widths(rows, CELLS, columns - 1)
     titles = [column.title for column, _ in chosen]
-    assert titles[:3] == ["", "condition", "where"]
-    assert "sure" in titles
+    assert titles[:3] == ["", "what", "where"]
+    assert "conf" in titles
     for row in rows:
         shown = incident_table.row_line(row, chosen, CELLS)
         assert line_width(shown) <= columns
-        impact = detail.format_impact_short(row.incident)[:8]
-        assert "…" not in to_plain_text([shown]).replace(impact, "").split("%", 1)[0]
+        without_cost = [cells for cells in chosen if cells[0].id != "impact"]
+        assert "…" not in to_plain_text([incident_table.row_line(row, without_cost, CELLS)]) or columns < 70
     assert line_width(columns_module.title_line(chosen)) <= columns
 
 
@@ -99,3 +99,23 @@ def test_wider_screens_never_lose_a_column():
     counts = [len(incident_table.column_widths(rows, CELLS, columns)) for columns in range(60, 240)]
     assert counts == sorted(counts)
     assert counts[-1] == len(incident_table.COLUMNS)
+
+
+def test_equal_incidents_at_one_place_are_one_row_with_their_times():
+    equal = [replace(ENDED, id=f"e{n}", also=(), opened_at=T0 + 180.0 * n) for n in range(5)]
+    rows = incident_table.fold_repeats(incident_table.rank_incidents([ROOT, *equal, CHILD]))
+    assert [len(row.repeats) for row in rows] == [0, 0, 5]
+    shown = CELLS.cell(rows[-1], "condition")[0]
+    assert shown == "Burst admission backlog  5× since 12:18:48, every 3 min"
+
+
+def test_equal_incidents_that_come_irregularly_have_no_period():
+    assert incident_table.format_repeats([T0, T0 + 10, T0 + 300]) == "3× since 12:18:48"
+    assert incident_table.format_repeats([T0 + 60, T0]) == "2× since 12:18:48"
+
+
+def test_equal_incidents_below_different_causes_and_those_that_explain_stay_apart():
+    causes = [replace(ROOT, id=f"c{n}") for n in range(2)]
+    effects = [replace(CHILD, id=f"x{n}", explained_by=Explanation(f"c{n}", "caused")) for n in range(2)]
+    rows = incident_table.fold_repeats(incident_table.rank_incidents([*causes, *effects]))
+    assert len(rows) == 4

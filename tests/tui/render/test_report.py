@@ -59,9 +59,9 @@ def test_missing_data_is_listed_in_sentences():
 
 def test_the_short_report_describes_the_most_urgent_ones():
     found = outcome(many(25))
-    assert text(found).count("decides ") == report.MAX_DESCRIBED
+    assert text(found).count("works if ") == report.MAX_DESCRIBED
     assert "15 more incidents in the table; --why describes all." in text(found)
-    assert text(found, why=True).count("otherwise ") == 25
+    assert text(found, why=True).count("if wrong ") == 25
 
 
 def test_repeated_incidents_of_one_place_are_described_once():
@@ -69,7 +69,7 @@ def test_repeated_incidents_of_one_place_are_described_once():
     shown = text(outcome(again))
     assert "tp: 3 symptoms;" in shown
     assert shown.count("causes    1 ") == 1
-    assert "again     2 more times: 12:19:48, 12:20:08" in shown
+    assert "again     3× since 12:19:28, every 20 s" in shown
 
 
 def test_a_source_that_went_silent_is_named_without_its_table():

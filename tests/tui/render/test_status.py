@@ -18,15 +18,31 @@ def test_the_status_line_and_the_replay_bar_fit(columns):
 
 
 def test_the_status_line_is_complete_at_80_columns():
-    shown = to_plain_text([status.status_line(status.ConsoleStatus(INCIDENTS, "REPLAY", NOW, 0.4, 7, 8), 80)])
-    for word in ("1 Diagnoses", " 2 3 4 5", "✖ 1", "✓ 1", "REPLAY 12:20:28", "7/8", "lag 0.4 s", "read-only"):
+    shown = to_plain_text([status.status_line(status.ConsoleStatus(INCIDENTS, "REPLAY", NOW, 0.4, 8, 8), 80)])
+    for word in ("1 Diagnoses", "2 Fabric", "3 Signals", "4 Catalogue", "5 Actions", "✖ 1", "REPLAY 12:20:28"):
         assert word in shown
+    assert "8/8" not in shown
+
+
+def test_what_is_not_as_it_should_be_is_shown_before_the_names_of_screens():
+    shown = to_plain_text([status.status_line(status.ConsoleStatus(INCIDENTS, "LIVE", NOW, 42.0, 7, 8), 80)])
+    for word in ("1 Diagnoses", " 2 3 4 5", "✖ 1", "LIVE 12:20:28", "7/8 nodes report", "STALE 42 s"):
+        assert word in shown
+
+
+def test_the_demo_is_named_and_a_recording_has_no_age():
+    now = status.ConsoleStatus(INCIDENTS, "DEMO", NOW, 0.4, 8, 8, title="built-in demo", live=False)
+    assert "built-in demo" in to_plain_text([status.status_line(now, 120)])
+    assert "DEMO 12:20:28" in to_plain_text([status.status_line(now, 80)])
+    assert "old" not in to_plain_text([status.status_line(now, 160)])
+    silent = status.ConsoleStatus((), "REPLAY", NOW, None, 0, 0, live=False)
+    assert "no data" not in to_plain_text([status.status_line(silent, 160)])
 
 
 @pytest.mark.parametrize(("age", "role"), [(0.4, ""), (11.0, "alarm"), (None, "alarm")])
 def test_stale_data_looks_stale(age, role):
-    spans = status.status_line(status.ConsoleStatus((), "REPLAY", NOW, age, 8, 8), 120)
-    assert [r for words, r in spans if "lag" in words or "no data" in words] == [role]
+    spans = status.status_line(status.ConsoleStatus((), "LIVE", NOW, age, 8, 8), 120)
+    assert [r for words, r in spans if "old" in words or "STALE" in words or "no data" in words] == [role]
 
 
 def test_a_click_on_the_bar_means_the_mark_under_it():

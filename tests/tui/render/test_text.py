@@ -93,10 +93,17 @@ def test_numbers_are_formatted_with_units(value, unit, share, shown):
 
 
 @pytest.mark.parametrize(
-    ("columns", "shown"), [(20, "node0007/gpu7"), (13, "node0007/gpu7"), (8, "…07/gpu7"), (1, "…"), (0, "")]
+    ("columns", "shown"),
+    [(20, "node0007/gpu7"), (13, "node0007/gpu7"), (10, "nod…7/gpu7"), (3, "n…7"), (1, "…"), (0, "")],
 )
-def test_of_a_place_the_end_is_kept(columns, shown):
-    assert text.cut_begin("node0007/gpu7", columns) == shown
+def test_of_a_place_begin_and_end_are_kept(columns, shown):
+    assert text.cut_middle("node0007/gpu7", columns) == shown
+
+
+@pytest.mark.parametrize("columns", range(12, 40))
+def test_no_unit_is_torn_from_its_number(columns):
+    rows = text.wrap(text.line("late 12.9 ms, peers 163 µs, 25 % and 4.14 MB/s of 2.53 M/s."), columns)
+    assert not [row for row in rows if text.to_plain_text([row]).split()[0] in ("ms,", "µs,", "%", "MB/s", "M/s.")]
 
 
 def test_a_span_of_several_days_has_both_dates():

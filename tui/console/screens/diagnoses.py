@@ -3,34 +3,46 @@
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
-from math import isfinite
 from typing import ClassVar
 
 import numpy as np
 
 from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.model.incident import Incident, IncidentEvidence
+from skewscope.tui.console.screen_layout import ScreenLayout, small_layout
 from skewscope.tui.console.screens.base import COPY_WIDTH, ScreenModel, placeholder_lines
 from skewscope.tui.console.state import ConsoleState
 from skewscope.tui.render import (
     charts,
     columns,
     drilldown,
+    evidence_reading,
     evidence_series,
     incident_layout,
+    incident_screen,
     incident_table,
     status,
     units,
 )
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.evidence_value import SeriesReading
 from skewscope.tui.render.filter_query import FilterTable
 from skewscope.tui.render.incident_table import SILENCED, TriageState
 from skewscope.tui.render.text import Line, Span, line, to_plain_text, wrap
 
-FOLD_MESSAGES = ("all incidents shown", "explained incidents folded", "one row per condition")
+FOLD_MESSAGES = (
+    "equal incidents at one place are one row",
+    "what other incidents explain is folded",
+    "one row per condition",
+    "all incidents shown",
+)
+UNFOLDED = 3
+TRIAGE_SIGNS = {"acknowledged": "a", "snoozed": "n", SILENCED: "s"}
+"""Signs beside an incident by what was done with it."""
+FOLDS = (incident_table.fold_repeats, incident_table.fold_repeats, incident_table.group_by_condition, list)
 SPARKLINE_WIDTH = 12
-LEAD_TIME_S = 15.0
-"""Seconds before an incident at which its curves begin."""
+TALL_LINES = 40
+"""Lines of a screen on which the list may take more than a quarter."""
 
 
 class DiagnosesModel(ScreenModel):
@@ -45,7 +57,7 @@ class DiagnosesModel(ScreenModel):
         self.rows: list[incident_table.IncidentRow] = []
         self.expressions = False
         self.fold_level = 0
-        """0: all rows; 1: explained incidents folded; 2: also one row per condition."""
+        """Index of FOLD_MESSAGES."""
         self.incidents: tuple[Incident, ...] = ()
         self.triage_states: Mapping[str, TriageState] = {}
         self.cell_formatter = incident_table.IncidentCellFormatter(state.names, 0.0, {})
@@ -78,8 +90,9 @@ class DiagnosesModel(ScreenModel):
         self.triage_states = silenced | state.operator_log.triage_states(self.incidents, state.now)
         self._series_cache, self._snapshot_cache = {}, {}
         kept = [self.incidents[n] for n in self.filtered_rows()]
-        rows = incident_table.rank_incidents(kept, fold=self.fold_level > 0, triage_states=self.triage_states)
-        self.rows = incident_table.group_by_condition(rows) if self.fold_level > 1 else rows
+        fold = 0 < self.fold_level < UNFOLDED
+        rows = incident_table.rank_incidents(kept, fold=fold, triage_states=self.triage_states)
+        self.rows = FOLDS[self.fold_level](rows)
         self.count = len(self.rows)
         self.cell_formatter = incident_table.IncidentCellFormatter(
             state.names, state.now, self.triage_states, self._trend_sparkline
@@ -92,6 +105,13 @@ class DiagnosesModel(ScreenModel):
     def filter_table(self) -> FilterTable:
         """Returns the filter fields of incidents."""
         return incident_table.filter_table(self.incidents, self.state.names, self.triage_states, self.state.now)
+
+    def layout(self, columns_: int, lines: int) -> ScreenLayout:
+        """Returns the list above the pane: no taller than its rows, and less than half of the screen."""
+        if tight := small_layout(columns_, lines):
+            return tight
+        share = (lines - 4) // 4 if lines < TALL_LINES else (lines - 4) * 2 // 5
+        return ScreenLayout("full", list_size=min(max(self.count + 1, 3), share))
 
     # --- the list
 
@@ -142,7 +162,11 @@ class DiagnosesModel(ScreenModel):
         return incident_table.bare_line(self.rows[at], self.cell_formatter, self._gutter(at))
 
     def _gutter(self, at: int) -> Span:
-        return ("*", "key") if self.rows[at].incident.id in self.marked_ids else (" ", "")
+        id_ = self.rows[at].incident.id
+        if id_ in self.marked_ids:
+            return "*", "key"
+        triage = self.triage_states.get(id_)
+        return (TRIAGE_SIGNS[triage.state], "key") if triage else (" ", "")
 
     # --- the pane
 
@@ -151,25 +175,29 @@ class DiagnosesModel(ScreenModel):
         chosen, self.state.columns = self.selected_incident, columns_
         if chosen is None:
             return self._healthy_lines(columns_)
-        names = replace(self.state.names, draw_series=self._draw_series)
-        return [
-            *self._triage_lines(chosen, columns_),
-            *incident_layout.pane_lines(chosen, names, self.state.now, columns_, rows),
-        ]
+        triage = self._triage_lines(chosen, columns_)
+        about = self._context(chosen)
+        return [*triage, *incident_screen.screen_lines(about, columns_, rows - len(triage))] if about else triage
 
     def full_pane(self, columns_: int, rows: int) -> list[Line]:
         """Returns the drill-down: the short form, evidence over time, rule terms, causal chain, history, sources."""
-        chosen, snapshot = self.selected_incident, self.state.snapshot
-        if chosen is None or snapshot is None:
+        chosen = self.selected_incident
+        about = self._context(chosen) if chosen else None
+        if chosen is None or about is None:
             return []
-        about = drilldown.DrilldownContext(
+        return [*self._triage_lines(chosen, columns_), *drilldown.drilldown_lines(about, columns_, rows)]
+
+    def _context(self, chosen: Incident) -> drilldown.DrilldownContext | None:
+        snapshot = self.state.snapshot
+        if snapshot is None:
+            return None
+        return drilldown.DrilldownContext(
             chosen, snapshot, self._names, self.state.node_lookup, self.state.ascii, self.expressions
         )
-        return [*self._triage_lines(chosen, columns_), *drilldown.drilldown_lines(about, columns_, rows)]
 
     @property
     def _names(self) -> DisplayNames:
-        return replace(self.state.names, draw_series=self._draw_series)
+        return replace(self.state.names, read_series=self._read_series)
 
     def _triage_lines(self, chosen: Incident, columns_: int) -> list[Line]:
         """Returns who acknowledged, snoozed or silenced the incident, and until when."""
@@ -209,20 +237,22 @@ class DiagnosesModel(ScreenModel):
             self._series_cache[key] = evidence_series.find_series(item, incident, snapshot, self.state.node_lookup)
         return self._series_cache.get(key)
 
-    def _draw_series(self, incident: Incident, item: IncidentEvidence) -> Line:
-        """Returns the sparkline of an evidence item and its distance from its peers."""
+    def _read_series(self, incident: Incident, item: IncidentEvidence) -> SeriesReading | None:
+        """Returns what the series of an evidence item shows at its peak, and its sparkline."""
         cells = SPARKLINE_WIDTH if self.state.columns >= 100 else SPARKLINE_WIDTH - 4
         snapshot, one = self._snapshot_of(incident), self._series_of(incident, item)
         if snapshot is None or one is None:
-            return ((" " * (cells + 2), ""),)
-        spans: list[Span] = [(self._sparkline(incident, snapshot, one, cells), "info"), ("  ", "")]
-        return (*spans, *peer_comparison(snapshot, one.row))
+            return None
+        text = evidence_reading.compare_at_peak(item, incident, one, snapshot)
+        return SeriesReading(text, self._sparkline(incident, snapshot, one, cells))
 
     def _sparkline(
         self, incident: Incident, snapshot: ViewSnapshot, one: evidence_series.EvidenceSeries, cells: int
     ) -> str:
         """Returns the sparkline of a series from shortly before the incident on."""
-        begin = bisect_left(snapshot.signals.frames, incident.opened_at - LEAD_TIME_S, key=lambda frame: frame.time)
+        begin = bisect_left(
+            snapshot.signals.frames, incident.opened_at - evidence_reading.LEAD_TIME_S, key=lambda frame: frame.time
+        )
         values = one.own_values(snapshot, max(len(snapshot.signals.frames) - begin, 1))
         some = np.linspace(0, len(values) - 1, min(cells, len(values))).round().astype(int)
         return charts.sparkline(values[some], cells)
@@ -237,8 +267,8 @@ class DiagnosesModel(ScreenModel):
     # --- commands
 
     def do_fold(self, _arg: int) -> None:
-        """Fold explained incidents, then all of one condition, then unfold."""
-        self.fold_level = (self.fold_level + 1) % 3
+        """Fold explained incidents, then all of one condition, then unfold also equal ones."""
+        self.fold_level = (self.fold_level + 1) % len(FOLDS)
         self.state.show_message(FOLD_MESSAGES[self.fold_level], False)
         self.renew()
 
@@ -280,25 +310,3 @@ class DiagnosesModel(ScreenModel):
     def as_json(self) -> str:
         """Returns the selected incidents as JSON, one line each."""
         return "\n".join(one.as_line() for one in self._selection)
-
-
-def peer_comparison(snapshot: ViewSnapshot, row: int) -> Line:
-    """Returns `+12.3σ peers <median>` or `+4σ usually <baseline>`, whichever deviation is larger."""
-    signals = snapshot.signals
-    one = signals.series_index.series[row]
-    share = units.is_share(one.signal)
-    other, own = float(signals.peer_z[row]), float(signals.own_z[row])
-    peers, usual = float(signals.latest.peer_median[row]), float(signals.latest.baseline[row])
-    if np.isfinite(other) and (not np.isfinite(own) or abs(other) >= abs(own)):
-        return ((f"{format_deviation(other)} peers {units.format_brief(peers, one.unit, share=share)}  ", ""),)
-    if np.isfinite(own):
-        return ((f"{format_deviation(own)} usually {units.format_brief(usual, one.unit, share=share)}  ", ""),)
-    return ()
-
-
-def format_deviation(z: float) -> str:
-    """Returns a deviation such as `+12σ`, limited to two digits."""
-    if not isfinite(z):
-        return ""
-    sign = "−" if z < 0 else "+"
-    return f"{sign}{abs(z):.1f}σ" if abs(z) < 10 else f"{sign}{min(abs(z), 99):.0f}σ"

@@ -9,9 +9,9 @@ from skewscope.adapters.view.snapshot import SeriesIndex, ViewSnapshot
 from skewscope.engine.model.topology import Group
 from skewscope.tui.console.screen_layout import ScreenLayout, small_layout
 from skewscope.tui.console.screens.base import ScreenModel
-from skewscope.tui.console.screens.diagnoses import format_deviation
 from skewscope.tui.console.state import ConsoleState
 from skewscope.tui.render import charts, detail, status, units
+from skewscope.tui.render.evidence_reading import compare_now
 from skewscope.tui.render.filter_query import FilterTable
 from skewscope.tui.render.heat_map import FULL_DEVIATION, HeatMap, HeatMapBuilder, HeatMapRow, heat_map_rows
 from skewscope.tui.render.node_lookup import NodeScope
@@ -230,8 +230,7 @@ class FabricModel(ScreenModel):
             open_end = last and group.kind == "pipeline-parallel"
             spans.append(("" if open_end else arrow, "crit" if n == slow else "dim"))
         if slow >= 0:
-            late = units.format_value(values[slow], self._signal_unit(name), share=units.is_share(name))
-            spans.append((f"  {group.members[slow]}: {name} {late} {format_deviation(off[slow])}", "warn"))
+            spans.append((f"  {group.members[slow]}: {name} {self._beside_others(name, values, slow)}", "warn"))
         return tuple(spans)
 
     def _dense_cells(self, at: int, off: list[float]) -> list[Span]:
@@ -302,6 +301,14 @@ class FabricModel(ScreenModel):
             fit((detail.severity_glyph(i), (title, "")), columns) for i, title in zip(here[:6], titles[:6], strict=True)
         ]
 
+    def _beside_others(self, name: str, values: list[float], at: int) -> str:
+        """Returns the value of a member beside the median of the others."""
+        others = np.array([value for n, value in enumerate(values) if n != at and np.isfinite(value)])
+        unit, share = self._signal_unit(name), units.is_share(name)
+        if not len(others) or not np.isfinite(values[at]):
+            return units.format_value(values[at], unit, share=share)
+        return units.format_comparison(values[at], float(np.median(others)), unit, units.PEERS, share=share)
+
     def _membership_lines(self, snapshot: ViewSnapshot, node: str, columns: int) -> list[Line]:
         out: list[Line] = []
         for group in snapshot.topology.groups:
@@ -309,8 +316,7 @@ class FabricModel(ScreenModel):
             if not mine:
                 continue
             name, values, off = self._lateness(group)
-            value = units.format_value(values[mine[0]], self._signal_unit(name), share=units.is_share(name))
-            late = f"{name} {value} {format_deviation(off[mine[0]])}" if name else ""
+            late = f"{name} {self._beside_others(name, values, mine[0])}" if name else ""
             front = ", front end" if group.front_end == node else ""
             what = f"{group.kind} {group.name}, rank {mine[0]} of {len(group.members)}{front}  "
             out.append(fit(((what, ""), (late, "warn" if off[mine[0]] > 4 else "dim")), columns))
@@ -329,16 +335,11 @@ class FabricModel(ScreenModel):
         first, second = max(28, *(len(n) + 1 for n in names)), max(14, *(len(n) + 1 for n in entities))
         for row in best:
             one = signals.series_index.series[row]
-            value = units.format_brief(float(signals.latest.value[row]), one.unit, share=units.is_share(one.signal))
             z = float(signals.deviation[row])
             role = "crit" if abs(z) >= 10 else "warn" if abs(z) >= 4 else "dim"
             spark = charts.sparkline(signals.trend(row, 12), 12)
-            cells: Line = (
-                (pad(one.signal, first), ""),
-                (pad(one.entity, second), "dim"),
-                (pad(value, 10, right=True), ""),
-            )
-            out.append(fit((*cells, (f" {format_deviation(z):>6} ", role), (spark, "info")), columns))
+            cells: Line = ((pad(one.signal, first), ""), (pad(one.entity, second), "dim"), (spark, "info"))
+            out.append(fit((*cells, (f"  {compare_now(snapshot, row)}", role)), columns))
         return out
 
     # --- commands

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from skewscope.adapters.view.snapshot import TREND_SAMPLES, SeriesIndex, SignalView, ViewSnapshot
 from skewscope.tui.console.screen_layout import ScreenLayout, small_layout
 from skewscope.tui.console.screens.base import COPY_WIDTH, ScreenModel, placeholder_lines
-from skewscope.tui.console.screens.diagnoses import format_deviation, peer_comparison
 from skewscope.tui.console.state import ConsoleState
 from skewscope.tui.render import charts, columns, status, units
 from skewscope.tui.render.charts import Curve
 from skewscope.tui.render.columns import Cell, TableColumn
+from skewscope.tui.render.evidence_reading import compare_now
 from skewscope.tui.render.filter_query import FilterTable
 from skewscope.tui.render.text import Line, Span, fit, line, to_plain_text, wrap
 
 COLUMNS = (
     TableColumn("signal", "signal", 24, 34, 0, shrinkable=True),
-    TableColumn("entity", "where", 10, 28, 0, shrinkable=True, keeps_end=True),
+    TableColumn("entity", "where", 10, 28, 0, shrinkable=True, is_place=True),
     TableColumn("selector", "which", 6, 20, 8, shrinkable=True),
     TableColumn("now", "now", 10, 10, 1, align_right=True),
     TableColumn("usual", "baseline", 10, 10, 5, align_right=True),
@@ -35,6 +35,8 @@ COLUMNS = (
 SORTABLE = ("signal", "entity", "now", "usual", "peers", "deviation", "own", "others", "age")
 WARN_DEVIATION, CRIT_DEVIATION = 4.0, 10.0
 """Deviations from which a number is coloured."""
+MAX_DEVIATION = 99
+"""Deviation above which its size says nothing more."""
 MAX_CHART_ROWS = 12
 """Rows of a chart at most: a taller chart shows no more and is repainted on every refresh."""
 MAX_CHART_PEERS = 8
@@ -276,12 +278,11 @@ class SignalsModel(ScreenModel):
             (one.entity, "crit"),
             (f" {one.selector}", "dim"),
         )
-        value = units.format_value(float(now.value[row]), one.unit, share=units.is_share(one.signal))
         age: Span = (
             f"  {units.format_duration(round(float(now.age[row]), 1))} old",
             "alarm" if now.stale[row] else "dim",
         )
-        out = [fit(title, columns_), fit(((f"{value}  ", "key"), *peer_comparison(snapshot, row), age), columns_)]
+        out = [fit(title, columns_), fit(((compare_now(snapshot, row), "key"), age), columns_)]
         return out + (wrap(line(f"{known.name}. {known.note}".rstrip(), "dim"), columns_)[:3] if known else [])
 
     def _chart_lines(self, row: int, columns_: int, rows: int) -> list[Line]:
@@ -347,3 +348,13 @@ class SignalsModel(ScreenModel):
             "unit": one.unit,
         }
         return json.dumps({"time": now.time, **series, **rounded}, ensure_ascii=False)
+
+
+def format_deviation(z: float) -> str:
+    """Returns a deviation such as `+12σ`, limited to two digits."""
+    if not isfinite(z):
+        return ""
+    if abs(z) > MAX_DEVIATION:
+        return f">{MAX_DEVIATION}σ" if z > 0 else f"<−{MAX_DEVIATION}σ"
+    sign = "−" if z < 0 else "+"
+    return f"{sign}{abs(z):.1f}σ" if abs(z) < 10 else f"{sign}{abs(z):.0f}σ"

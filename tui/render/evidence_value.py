@@ -1,0 +1,35 @@
+"""What a piece of evidence measured, by itself. Pure."""
+
+from dataclasses import dataclass
+
+from skewscope.engine.model.incident import IncidentEvidence
+from skewscope.tui.render import expression_text, units
+
+PAST_RATIOS = frozenset({"drift", "change"})
+"""Functions whose value is a relative change against the past."""
+MIN_BITS = 16
+"""A whole number from which on a value without unit is no share: 1,600 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesReading:
+    """What the series behind a piece of evidence shows."""
+
+    text: str
+    """`12.9 ms, peers 0.2 ms (65×)`; '' where the series does not show what the evidence says."""
+    curve: str = ""
+    """Its sparkline."""
+
+
+def format_evidence(item: IncidentEvidence) -> str:
+    """Returns the value of an item by itself: `12.9 ms`, `2.4× normal`; '' where several values decided."""
+    if item.value is None:
+        return "" if item.verdict != "unknown" else units.format_value(None, item.unit)
+    measure = expression_text.decisive_function(item.expr)
+    if item.unit == "1" and measure in PAST_RATIOS and item.value > -1:
+        return f"{units.format_factor(1 + item.value)} normal"
+    if item.unit == "1" and measure == "peer_ratio":
+        return f"{units.format_factor(item.value)} its peers"
+    # An item that compares shares as well as bits may be decided by bits, such as 64.
+    is_bits = item.value >= MIN_BITS and item.value == round(item.value)
+    return units.format_value(item.value, item.unit, share="percent" in item.expr and not is_bits)

@@ -1,0 +1,110 @@
+"""An incident on a screen: a sentence, a picture of its members, commands, and what else it could be. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from skewscope.engine.model.incident import Incident, IncidentEvidence
+from skewscope.tui.render import detail, drilldown, incident_layout
+from skewscope.tui.render.cell_picture import CellPicture, picture_lines
+from skewscope.tui.render.detail import Section
+from skewscope.tui.render.evidence_value import SeriesReading
+from skewscope.tui.render.incident_lead import lead_sections
+from skewscope.tui.render.members_over_time import members_over_time
+from skewscope.tui.render.status import join_columns
+from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
+
+TWO_COLUMN_WIDTH = 120
+LEFT_SHARE = 0.6
+"""Share of a wide screen for picture and charts."""
+FEW_MEMBERS, MANY_MEMBERS = 4, 12
+"""Members of a picture on small and on large screens."""
+MIN_TEXT_ROWS = 7
+"""Rows that commands and alternatives need; a picture takes none of them."""
+TALL_ROWS = 24
+
+
+@dataclass(frozen=True)
+class IncidentScreen:
+    """The parts of an incident on a screen."""
+
+    context: drilldown.DrilldownContext
+    picture: CellPicture | None
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """What an operator needs first."""
+        return lead_sections(self.context.incident, self.context.names)
+
+    @property
+    def sections_beside_charts(self) -> tuple[Section, ...]:
+        """The same without the curves, which charts show."""
+        names, read = self.context.names, self.context.names.read_series
+
+        def read_text(incident: Incident, item: IncidentEvidence) -> SeriesReading | None:
+            found = read(incident, item) if read else None
+            return SeriesReading(found.text) if found else None
+
+        return lead_sections(self.context.incident, replace(names, read_series=read_text))
+
+    def heading(self, columns: int) -> list[Line]:
+        """Returns the incident in a sentence or two: what, where, state, since when, what it costs, whom it affects."""
+        what, state, since = detail.headline(self.context.incident, self.context.names, self.context.snapshot.time)
+        if line_width(what) + line_width(state) < columns:
+            return [justify(what, state, columns), *wrap(since, columns, 2)]
+        (text, role), *rest = since
+        return [fit(what, columns), *wrap((("  ", ""), *state, (f" · {text.lstrip()}", role), *rest), columns, 2)]
+
+
+def screen_lines(context: drilldown.DrilldownContext, columns: int, rows: int) -> list[Line]:
+    """Returns an incident in at most `rows` lines: in two columns on a wide screen, else one below the other."""
+    is_wide = columns >= TWO_COLUMN_WIDTH
+    most = MANY_MEMBERS if rows >= TALL_ROWS else FEW_MEMBERS
+    picture = members_over_time(context.incident, context.snapshot, context.node_lookup, most=most)
+    screen = IncidentScreen(context, picture)
+    return _wide_lines(screen, columns, rows) if is_wide else _narrow_lines(screen, columns, rows)
+
+
+def _narrow_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
+    heading = screen.heading(columns)
+    room = rows - len(heading) - MIN_TEXT_ROWS
+    drawn = _drawn_lines(screen.picture, columns, room) if screen.picture else []
+    out, sections = [*heading, *drawn], screen.sections
+    if drawn and rows < TALL_ROWS:
+        # The picture says why.
+        sections = tuple(part for part in sections if part.label != "why")
+    return [*out, *incident_layout.fill_rows(sections, columns, rows - len(out))]
+
+
+def _drawn_lines(picture: CellPicture, columns: int, room: int) -> list[Line]:
+    """Returns a picture in at most `room` lines, if need be without its legend; [] if it does not fit."""
+    whole = [(), *picture_lines(picture, columns)]
+    if len(whole) <= room:
+        return whole
+    short = picture_lines(replace(picture, legend=""), columns)[: len(picture.labels) + 2]
+    return short if len(short) <= room else []
+
+
+def _wide_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
+    left = int((columns - 3) * LEFT_SHARE)
+    right = columns - left - 3
+    heading = screen.heading(right)
+    text = [*heading, *incident_layout.fill_rows(screen.sections_beside_charts, right, rows - len(heading) - 1)]
+    text.append(line(f"id {screen.context.incident.id} · {screen.context.incident.condition}", "dim"))
+    return _join(_left_lines(screen, left, rows), text, left, rows)
+
+
+def _left_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
+    """Returns the picture of the members, then as many charts as there is room for."""
+    out: list[Line] = [*picture_lines(screen.picture, columns), ()] if screen.picture else []
+    charts = drilldown.charts_of(screen.context, columns, rows)
+    for chart in charts:
+        if len(out) + len(chart) > rows and out:
+            break
+        out += chart
+    return out
+
+
+def _join(left: Sequence[Line], right: Sequence[Line], columns: int, rows: int) -> list[Line]:
+    """Returns both columns with a rule between them."""
+    ruled = [(("│ ", "dim"), *each) for each in (*right, *([()] * (rows - len(right))))]
+    return join_columns([*left, *([()] * (len(ruled) - len(left)))][:rows], ruled[:rows], columns, 1)
