@@ -21,6 +21,7 @@ from skewscope.tui.console.action_commands import ActionCommands
 from skewscope.tui.console.ansi_driver import make_compact_driver
 from skewscope.tui.console.commands import IncidentCommands, TimeCommands
 from skewscope.tui.console.console_screen import ConsoleScreen, TextDialog
+from skewscope.tui.console.copy_commands import CopyCommands
 from skewscope.tui.console.keymap import KEYS, KeyBinding, help_lines, keys_for_screen
 from skewscope.tui.console.operator_log import OperatorLog
 from skewscope.tui.console.role_colours import role_colours
@@ -71,7 +72,9 @@ class ConsoleOptions:
     operator_log: OperatorLog = field(default_factory=OperatorLog)
     operator: str = "operator"
     recordings_folder: Path = field(default_factory=Path.cwd)
-    """The folder in which new recordings are created."""
+    """The folder in which new recordings and pages are created."""
+    state_folder: Path | None = None
+    """The folder in which copied texts are kept too; None for a console that writes no file."""
     action_feed: ActionFeed | None = None
     """The actions of the controller that is shown; None for a recording."""
     title: str = ""
@@ -117,7 +120,8 @@ class Console(App[SkewscopeError]):
             CatalogueModel(self.state),
             ActionsModel(self.state),
         )
-        self.commands = (TimeCommands(self), IncidentCommands(self), ActionCommands(self))
+        self.copies = CopyCommands(self)
+        self.commands = (TimeCommands(self), IncidentCommands(self), ActionCommands(self), self.copies)
         for model in self.models:
             self.add_mode(model.name, partial(ConsoleScreen, model))
         for key in self.keys:
@@ -301,7 +305,7 @@ class Console(App[SkewscopeError]):
     def do_help(self, _arg: int) -> None:
         """Show the keys of this screen."""
         name = self.current_screen.model.name if self.current_screen else ""
-        self.show_dialog(f"keys of {name}", lambda _columns: help_lines(self.keys, name), choices="?")
+        self.show_dialog(f"keys of {name}", lambda columns: help_lines(self.keys, name, columns), choices="?")
 
     def do_sources(self, _arg: int) -> None:
         """Show the sources and the missing data."""
@@ -352,14 +356,6 @@ class Console(App[SkewscopeError]):
             self.do_columns(0)
 
         self.show_dialog("columns", lines, then, letters[: len(free)])
-
-    def do_copy(self, arg: int) -> None:
-        """Copy the selection to the terminal's clipboard, as text or as JSON."""
-        model = self.current_screen.model if self.current_screen else None
-        text = "" if model is None else model.as_json() if arg else model.as_text()
-        if text:
-            self.copy_to_clipboard(text)
-            self.show_message(f"copied {len(text)} characters of {'JSON' if arg else 'text'}", False)
 
     def do_palette(self, _arg: int) -> None:
         """Open the command palette."""

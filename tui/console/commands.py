@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skewscope.engine.advice.steps import AdvisedStep, advised_steps
 from skewscope.engine.model.incident import Incident
 from skewscope.kb.problems import SkewscopeError
 from skewscope.tui.console.player import parse_time
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 RECORD_WINDOW_S = 300.0
 """Length of the recording that the record key writes."""
+MAX_CHOICES = 9
 SNOOZE_DURATIONS = {"1": 900.0, "2": 3600.0, "3": 4 * 3600.0, "4": 24 * 3600.0}
 
 
@@ -127,7 +129,7 @@ class IncidentCommands(ConsoleCommands):
     def do_snooze(self, _arg: int) -> None:
         """Prompt for a duration and snooze the selected incidents."""
         chosen = self._require_incident()
-        if chosen is None or self.state.reject_if_read_only("snooze"):
+        if chosen is None:
             return
 
         some = self.console.selected_incidents
@@ -165,26 +167,23 @@ class IncidentCommands(ConsoleCommands):
                 True,
             )
             return
-        lines = mitigation_plan.menu_lines(chosen, self.state.names)
-        choices = "".join(str(n) for n in range(1, min(len(chosen.mitigations), 9) + 1))
+        steps = advised_steps(chosen, self.state.names.catalogue, self.state.snapshot.topology)[:MAX_CHOICES]
+        lines = mitigation_plan.menu_lines(steps)
+        choices = "".join(str(n) for n in range(1, len(steps) + 1))
         self.console.show_dialog(
-            "mitigations", lambda _columns: lines, lambda n: self._show_plan(chosen, int(n) - 1), choices
+            "mitigations", lambda _columns: lines, lambda n: self._show_plan(chosen, steps[int(n) - 1]), choices
         )
 
-    def _show_plan(self, chosen: Incident, number: int) -> None:
-        snapshot, advice = self.state.snapshot, chosen.mitigations[number]
+    def _show_plan(self, chosen: Incident, step: AdvisedStep) -> None:
+        snapshot = self.state.snapshot
         if snapshot is None:
             return
-        lines = mitigation_plan.plan_lines(chosen, advice, snapshot.topology, self.state.names, write=self.state.write)
-        self.console.show_dialog(
-            f"plan: {advice.id}", lambda _columns: lines, lambda _x: self._refuse_apply(chosen, advice.id), "x"
-        )
+        plan = mitigation_plan.plan_lines(chosen, step.advice, snapshot.topology, self.state.names)
+        keys = line("c copies the command, u its undo" if step.first else "no command to copy", "dim")
 
-    def _refuse_apply(self, chosen: Incident, mitigation: str) -> None:
-        """Refuse to apply a mitigation: only a controller carries one out, by its own proposals."""
-        if not self.state.reject_if_read_only(f"apply {mitigation}"):
-            self.state.log_action("refused", chosen, note=mitigation)
-            why = "no connected adapter can apply it"
-            if self.state.action_feed is not None:
-                why = "a controller carries out what it proposes: 5 shows it"
-            self.console.show_message(f"apply {mitigation}: refused, {why}", True)
+        def then(answer: str) -> None:
+            if not self.console.copies.copy_steps([step], is_undo=answer == "u"):
+                self.console.show_message(f"{step.title} has no command as undo", True)
+
+        lines = [keys, (), *plan]
+        self.console.show_dialog(f"plan: {step.title}", lambda _columns: lines, then, "cu" if step.first else "")

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
 from textual.widgets import Input
 
-from skewscope.tui.console.keymap import footer_line
+from skewscope.tui.console.keymap import footer_key_at, footer_line
 from skewscope.tui.console.screen_layout import ScreenLayout
 from skewscope.tui.console.screens.base import ScreenModel
 from skewscope.tui.console.widgets import BarView, LineView, LiveTable
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 CURSOR_REST_S = 0.04
 """Seconds without movement after which the pane follows the cursor."""
+SHEET_SHARE, SHEET_WIDTH, SHEET_HEIGHT_SHARE, SHEET_FRAME = 96, 110, 90, 5
+"""Of a dialog: percent of the columns, columns, and percent of the rows at most; columns beside its text."""
 AnswerHandler = Callable[[str], None]
 
 
@@ -53,13 +55,14 @@ class ConsoleScreen(Screen[None]):
             yield LineView(self._pane_lines, ascii_=ascii_, indent=1, id="pane")
         yield BarView(self._replay_bar_lines, ascii_=ascii_, id="bar")
         yield Input(id="prompt", compact=True)
-        yield LineView(self._footer_lines, ascii_=ascii_, id="footer")
+        yield BarView(self._footer_lines, ascii_=ascii_, id="footer")
 
     def on_mount(self) -> None:
         """Focus the table and build the model's index in the background."""
         self.set_class(self.console.state.ascii, "-ascii")
         self.add_class(f"-{self.model.name}")
         self.table.focus()
+        self._name_panes()
         self.renew()
         self.run_worker(self.model.build_index, thread=True)
 
@@ -149,6 +152,13 @@ class ConsoleScreen(Screen[None]):
             return [*loading, (), line("  p shows the recording as it is read", "dim")] if can_play else loading
         return self.model.full_pane(columns, rows) if self.model.zoomed else self.model.pane(columns, rows)
 
+    def _name_panes(self) -> None:
+        """Show the title of the pane, and how the keys that move get there and back."""
+        if not self.model.pane_title:
+            return
+        where = "tab: back to the list" if self.pane_scrolls else "tab scrolls it"
+        self.pane.border_title = f"{self.model.pane_title} ({where})"
+
     # --- keys and mouse
 
     def run_command(self, command: str, arg: int) -> bool:
@@ -159,6 +169,7 @@ class ConsoleScreen(Screen[None]):
         if command == "other":
             self.pane_scrolls = not self.pane_scrolls
             self.set_class(self.pane_scrolls, "-other")
+            self._name_panes()
             return True
         method = getattr(self.model, f"do_{command}", None)
         if method is None:
@@ -213,6 +224,11 @@ class ConsoleScreen(Screen[None]):
             number = event.bar.word_at(event.column)[:1]
             if number in "12345" and number:
                 self.console.do_screen(int(number))
+            return
+        if event.bar.id == "footer":
+            shown = event.bar.lines[0] if event.bar.lines else ()
+            if key := footer_key_at(self.console.keys, self.model.name, shown, event.column):
+                self.console.action_do(key.command, key.arg)
             return
         self.console.commands[0].seek_share(status.bar_share(event.column, self.size.width))
 
@@ -270,6 +286,12 @@ class TextDialog(ModalScreen[str]):
     def compose(self) -> ComposeResult:
         """Create the text view."""
         yield self.view
+
+    def on_mount(self) -> None:
+        """Give the view no more rows than its text has."""
+        width = min(self.size.width * SHEET_SHARE // 100, SHEET_WIDTH) - SHEET_FRAME
+        rows = len(self.view.compute(max(width, 1), self.size.height)) + 2
+        self.view.styles.height = min(rows, max(self.size.height * SHEET_HEIGHT_SHARE // 100, 3))
 
     def on_key(self, event: Key) -> None:
         """Close with the answer of a choice key."""

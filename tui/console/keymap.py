@@ -3,21 +3,25 @@
 A file changes it: `[keys]`, then a key's id and the keys to press instead: `fold = "F"` or `down = ["n", "down"]`.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skewscope.kb.problems import InputError, Problem, suggest_name
-from skewscope.tui.render.text import Line, line, pad, width
+from skewscope.tui.render.status import join_columns
+from skewscope.tui.render.text import Line, cut, fit, line, line_width, pad, width
 
-MAX_IN_FOOTER = 7
 _TEXTUAL_NAMES = {
+    "(": "left_parenthesis", ")": "right_parenthesis",
     ",": "comma", ".": "full_stop", "/": "slash", "?": "question_mark", ":": "colon", "[": "left_square_bracket",
     "]": "right_square_bracket", "{": "left_curly_bracket", "}": "right_curly_bracket", "<": "less_than_sign",
     ">": "greater_than_sign", "+": "plus", "-": "minus", "=": "equals_sign",
 }  # fmt: skip
 """Textual's names of keys that are written as themselves in the table."""
+_FOOTER_GROUPS = ("Act", "Look", "Table", "Time")
+"""Groups of keys in the order in which the footer shows them."""
 _KEY_LABELS = {"escape": "esc", "down": "↓", "up": "↑", "left": "←", "right": "→", "pagedown": "pgdn", "pageup": "pgup"}
 _SPECIAL_KEYS = {
     "enter", "escape", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown", "up",
@@ -71,15 +75,17 @@ KEYS = (
     KeyBinding("left", ("h", "left"), "pan", -1, "left; scroll a wide table", "Move"),
     KeyBinding("right", ("l", "right"), "pan", 1, "right", "Move"),
     KeyBinding("other", ("tab",), "other", 1, "scroll the pane instead of the list, and back", "Move"),
-    KeyBinding("open", ("enter",), "open", 0, "open, follow a link, select; again to close", "Look", "open"),
-    KeyBinding("back", ("escape",), "back", 0, "close the pane, clear filter and scope, go back", "Look"),
-    KeyBinding("filter", ("/",), "filter", 0, "filter; the prompt shows the fields", "Look", "filter"),
+    KeyBinding("next", (")",), "next", 1, "next incident", "Move", "", ("diagnoses",)),
+    KeyBinding("previous", ("(",), "next", -1, "previous incident", "Move", "", ("diagnoses",)),
+    KeyBinding("open", ("enter",), "open", 0, "open; again to close", "Look", "open"),
+    KeyBinding("back", ("escape",), "back", 0, "close, clear, go back", "Look"),
+    KeyBinding("filter", ("/",), "filter", 0, "filter by words, fields", "Look", "filter"),
     KeyBinding(
         "entry",
         ("K",),
         "entry",
         0,
-        "open its catalogue entry",
+        "its catalogue entry",
         "Look",
         "entry",
         ("diagnoses", "signals", "actions"),
@@ -90,7 +96,7 @@ KEYS = (
         ("v",),
         "view",
         1,
-        "next view: racks, groups, matrix; changes, advice, log, rules",
+        "next view",
         "Look",
         "view",
         ("fabric", "actions"),
@@ -100,16 +106,14 @@ KEYS = (
         ("f",),
         "fold",
         0,
-        "fold explained incidents; then one row per condition; then unfold",
+        "fold; again folds more",
         "Look",
         "",
         ("diagnoses", "catalogue"),
     ),
-    KeyBinding(
-        "expressions", ("e",), "expressions", 0, "evidence in words, or by its expressions", "Look", "", ("diagnoses",)
-    ),
+    KeyBinding("expressions", ("e",), "expressions", 0, "rule in words or code", "Look", "", ("diagnoses",)),
     KeyBinding("sources", ("s",), "sources", 0, "sources and missing data", "Look"),
-    KeyBinding("zoom", ("z",), "zoom", 0, "maximise the pane, and back", "Look"),
+    KeyBinding("zoom", ("z",), "zoom", 0, "larger pane, and back", "Look"),
     KeyBinding(
         "sort-left",
         ("<",),
@@ -124,22 +128,22 @@ KEYS = (
         "sort-right", (">",), "sort", 1, "sort by the next column; next signal of the matrix", "Table", "", _SORTABLE
     ),
     KeyBinding("reverse", ("r",), "reverse", 0, "reverse the sort order", "Table", "", ("signals",)),
-    KeyBinding("columns", ("c",), "columns", 0, "choose the columns", "Table", "columns", ("signals",)),
+    KeyBinding("columns", ("C",), "columns", 0, "choose the columns", "Table", "columns", ("signals",)),
     KeyBinding("wide", ("w",), "wide", 0, "show all columns, scrolling sideways", "Table", "", _TABLES),
-    KeyBinding(
-        "act", ("m",), "plan", 0, "mitigations: show the plan as a diff, apply nothing", "Act", "act", _INCIDENTS
-    ),
-    KeyBinding("acknowledge", ("a",), "ack", 0, "acknowledge; again to undo", "Act", "ack", _INCIDENTS),
+    KeyBinding("copy-command", ("c",), "command", 0, "copy the command", "Act", "copy command", _INCIDENTS),
+    KeyBinding("copy-undo", ("u",), "command", 1, "copy its undo", "Act", "undo", _INCIDENTS),
+    KeyBinding("act", ("m",), "plan", 0, "plan of a mitigation", "Act", "plan", _INCIDENTS),
+    KeyBinding("acknowledge", ("a",), "ack", 0, "acknowledge, or undo that", "Act", "ack", _INCIDENTS),
     KeyBinding("snooze", ("n",), "snooze", 0, "snooze for a duration", "Act", "", _INCIDENTS),
-    KeyBinding("approve", ("x",), "approve", 0, "approve a proposed change; asks for the reason", "Act", "", _ACTIONS),
-    KeyBinding("refuse", ("d",), "refuse", 0, "refuse a change that has not begun", "Act", "", _ACTIONS),
-    KeyBinding("undo", ("u",), "undo", 0, "have a change in place taken back", "Act", "", _ACTIONS),
+    KeyBinding("approve", ("x",), "approve", 0, "approve, with a reason", "Act", "", _ACTIONS),
+    KeyBinding("refuse", ("d",), "refuse", 0, "refuse what has not begun", "Act", "", _ACTIONS),
+    KeyBinding("undo", ("U",), "undo", 0, "take a change back", "Act", "", _ACTIONS),
     KeyBinding(
         "mark",
         ("space",),
         "mark",
         0,
-        "mark: acknowledge, snooze and copy apply to all marked",
+        "mark for a, n, c, u, y",
         "Act",
         "",
         ("diagnoses",),
@@ -156,7 +160,7 @@ KEYS = (
     KeyBinding("record", ("R",), "record", 0, "save the last five minutes as a recording", "Time"),
     KeyBinding("oftener", ("+",), "rate", 1, "refresh more often", "Time"),
     KeyBinding("rarer", ("-",), "rate", -1, "refresh less often", "Time"),
-    KeyBinding("copy", ("y",), "copy", 0, "copy as text", "Console"),
+    KeyBinding("copy", ("y",), "copy", 0, "share: text, link, page", "Act", "share"),
     KeyBinding("copy-json", ("Y",), "copy", 1, "copy as JSON", "Console"),
     KeyBinding(
         "palette", (":", "ctrl+p"), "palette", 0, "command palette: commands, entries, nodes, themes", "Console"
@@ -172,31 +176,106 @@ def keys_for_screen(keys: Iterable[KeyBinding], screen: str) -> tuple[KeyBinding
 
 
 def footer_line(keys: Iterable[KeyBinding], screen: str, columns: int) -> Line:
-    """Returns the footer: the most useful keys of a screen, as many as fit."""
-    spans: list[tuple[str, str]] = [(" ", "")]
-    used = 1
+    """Returns the footer: the most useful keys of a screen, as many as fit; the last ones are those for help."""
     shown = [key for key in keys_for_screen(keys, screen) if key.footer_label]
-    *others, help_, quit_ = shown if len(shown) > 1 else (*shown, *shown)
-    for key in [*others[: MAX_IN_FOOTER - 2], help_, quit_]:
-        pressed, text = _KEY_LABELS.get(key.keys[0], key.keys[0]), f" {key.footer_label}  "
-        used += width(pressed) + width(text)
-        if used > columns:
-            break
-        spans += [(pressed, "key"), (text, "dim")]
-    return tuple(spans)
+    last = [key for key in shown if key.id in ("help", "quit")]
+    others = sorted((key for key in shown if key not in last and key.group in _FOOTER_GROUPS), key=_footer_order)
+    parts = [_footer_spans(key) for key in (*others, *last)]
+    while len(parts) > 1 and 1 + sum(map(line_width, parts)) > columns:
+        del parts[-len(last) - 1 if len(parts) > len(last) else 0]
+    return ((" ", ""), *(span for part in parts for span in part))
 
 
-def help_lines(keys: Sequence[KeyBinding], screen: str) -> list[Line]:
-    """Returns the keys of a screen, by group."""
+def _footer_order(key: KeyBinding) -> int:
+    return _FOOTER_GROUPS.index(key.group)
+
+
+def _footer_spans(key: KeyBinding) -> Line:
+    return ((_label(key), "key"), (f" {key.footer_label}  ", "dim"))
+
+
+def _label(key: KeyBinding) -> str:
+    return _KEY_LABELS.get(key.keys[0], key.keys[0]).replace("enter", "↵").replace("space", "spc").replace("ctrl+", "^")
+
+
+def footer_key_at(keys: Iterable[KeyBinding], screen: str, footer: Line, column: int) -> KeyBinding | None:
+    """Returns the key of the footer at a column, None beside all of them."""
+    place = 0
+    pressed = ""
+    for content, role in footer:
+        place += width(content)
+        pressed = content if role == "key" else pressed
+        if column < place:
+            found = (key for key in keys_for_screen(keys, screen) if key.footer_label and _label(key) == pressed)
+            return next(found, None) if content.strip() else None
+    return None
+
+
+# --- help
+
+PURPOSES = {
+    "diagnoses": "What is wrong, since when, what it costs, and what to type.",
+    "fabric": "Where it is: nodes by rack and rail, groups, and pairs of members.",
+    "signals": "Every measured series beside its past and its peers.",
+    "catalogue": "What each condition is, how it shows, and what to do about it.",
+    "actions": "What is proposed, done and advised, who noted what, and the state of the rules.",
+}
+"""What each screen is for."""
+BRIEF_LINES = {
+    "Screens": "{diagnoses} Diagnoses · {fabric} Fabric · {signals} Signals · {catalogue} Catalogue · "
+    "{actions} Actions",
+    "Move": "{down} {up} row · {first} {last} ends · {page-down} {page-up} page · {left} {right} sideways · "
+    "{other} the other pane · {previous} {next} incidents",
+    "Table": "{sort-left} {sort-right} sort · {reverse} reverse · {columns} columns · {wide} all columns",
+    "Time": "{play} play, pause · {step-back} {step-on} step · {minute-back} {minute-on} minute · "
+    "{slower} {faster} speed · {go-to} go to · {record} record",
+    "Console": "{palette} commands · {oftener} {rarer} refresh · {copy-json} copy JSON · {help} keys · {quit} quit",
+}
+"""Keys that few words explain, by group."""
+WORDS: tuple[tuple[str, str], ...] = (
+    ("✖ ! ·", "critical, warning, info   ✓ over   ~ abnormal, cause unknown"),
+    ("↳ ▶", "caused by the one above; the member that differs"),
+    ("a n s *", "acknowledged, snoozed, silenced; marked"),
+    ("97 %", "of 100 such reports about 97 are right; a mere fact has no number"),
+    ("2.5×", "times its normal value, or times that of its peers"),
+    ("if wrong", "what it is then, and what you would see; no data: not checkable"),
+    ("▲ △ ▽", "began, reported, ended"),
+)
+"""Signs and words of the screens."""
+TWO_COLUMN_WIDTH = 68
+
+
+def help_lines(keys: Sequence[KeyBinding], screen: str, columns: int) -> list[Line]:
+    """Returns what a screen is for, its keys in two columns if they fit, and what signs and words mean."""
     here = keys_for_screen(keys, screen)
-    out: list[Line] = []
-    for group in dict.fromkeys(key.group for key in here):
-        out += [line(group, "title"), *(_help_line(k) for k in here if k.group == group), ()]
-    return out
+    blocks = [_help_block(here, group, columns) for group in ("Act", "Look")]
+    if columns >= TWO_COLUMN_WIDTH:
+        half = columns // 2
+        listed = join_columns([fit(each, half - 1) for each in blocks[0]], blocks[1], half, 1)
+    else:
+        listed = [*blocks[0], (), *blocks[1]]
+    brief = [((pad(group, 9), "label"), (_brief_line(here, text), "")) for group, text in BRIEF_LINES.items()]
+    words = [((pad(sign, 9), "key"), (meaning, "")) for sign, meaning in WORDS]
+    purpose = [line(PURPOSES[screen], "title"), ()] if screen in PURPOSES else []
+    return [*purpose, *listed, (), *(each for each in brief if each[1][0]), (), *words]
 
 
-def _help_line(key: KeyBinding) -> Line:
-    return ((f"  {pad(key.label, 14)}", "key"), (key.description, ""))
+def _help_block(here: Sequence[KeyBinding], group: str, columns: int) -> list[Line]:
+    most = columns // 2 - 9 if columns >= TWO_COLUMN_WIDTH else columns - 9
+    rows: list[Line] = [
+        ((f"  {pad(_label(key), 5)} ", "key"), (cut(key.description, most), "")) for key in here if key.group == group
+    ]
+    return [line(group, "label"), *rows] if rows else []
+
+
+def _brief_line(here: Sequence[KeyBinding], text: str) -> str:
+    """Returns a line of BRIEF_LINES with the keys of a screen; parts without such keys are left out."""
+    labels = {key.id: _label(key) for key in here}
+    parts = (part for part in text.split(" · ") if any(name in labels for name in _placeholder.findall(part)))
+    return " · ".join(_placeholder.sub(lambda found: labels.get(found[1], ""), part) for part in parts)
+
+
+_placeholder = re.compile(r"\{([a-z-]+)\}")
 
 
 def key_table(keys: Sequence[KeyBinding] = KEYS) -> list[Line]:

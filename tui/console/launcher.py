@@ -165,6 +165,7 @@ def _run_console(
         operator=operator_name(),
         action_feed=action_feed,
         title=title,
+        state_folder=state_folder(),
     )
     sys.setswitchinterval(READER_SWITCH_INTERVAL_S)
     history = ViewHistory()

@@ -14,7 +14,6 @@ from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.node_lookup import NodeLookup, NodeScope
 from skewscope.tui.render.status import ConsoleStatus, oldest_age, reporting_counts
 
-READ_ONLY = "read-only; start with --write to allow changes"
 REFRESH_INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between two refreshes."""
 
@@ -181,12 +180,6 @@ class ConsoleState:
 
     # --- actions
 
-    def reject_if_read_only(self, what: str) -> bool:
-        """Returns whether the console is read-only; shows a refusal if so."""
-        if not self.write:
-            self.show_message(f"{what}: refused, {READ_ONLY}", True)
-        return not self.write
-
     def log_action(self, did: str, incident: Incident, until: float | None = None, note: str = "") -> None:
         """Append an action to the operator log."""
         try:
@@ -196,9 +189,7 @@ class ConsoleState:
         self.version += 1
 
     def acknowledge(self, incidents: Sequence[Incident]) -> None:
-        """Acknowledge the incidents without a triage state; if all have one, undo it."""
-        if self.reject_if_read_only("acknowledge"):
-            return
+        """Acknowledge the incidents without a triage state; if all have one, undo it. It changes no cluster."""
         triage_states = self.operator_log.triage_states(incidents, self.now)
         fresh = [incident for incident in incidents if incident.id not in triage_states]
         did = "acknowledged"

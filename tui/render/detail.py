@@ -106,7 +106,7 @@ def format_where(incident: Incident) -> str:
 
 
 def format_place(kind: str, name: str) -> str:
-    """Returns `rank n2`, `rank12`, `n7/ew`: kind and name, or the name alone where it shows the kind."""
+    """Returns `rank n2` or `n7/ew`: kind and name, or the name alone where it shows the kind."""
     is_plain = name.lower().startswith(kind) or (kind in ("port", "link", "gpu", "peer") and "/" in name)
     return name if is_plain else f"{kind} {name}"
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from skewscope.engine.advice.steps import AdvisedStep
 from skewscope.engine.model.incident import Advice, Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.tui.render import detail
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.incident_lead import step_note
 from skewscope.tui.render.text import Line, line
 
 EVICTION_MITIGATIONS = frozenset(
@@ -18,23 +20,19 @@ REDUCED_WEIGHT = 0.5
 """The share of its weight that a replica keeps first: the mildest step with a measurable effect."""
 
 
-def menu_lines(incident: Incident, names: DisplayNames) -> list[Line]:
-    """Returns the advised mitigations by number."""
+def menu_lines(steps: Iterable[AdvisedStep]) -> list[Line]:
+    """Returns the advised mitigations by number, what can be run first."""
     out: list[Line] = [line("Press a number to show the plan; nothing is applied.", "dim"), ()]
-    for n, advice in enumerate(incident.mitigations[:9], 1):
-        known = names.catalogue.mitigations.get(advice.id)
-        risk = f", risk {known.risk}, by a DPU: {known.dpu.can}" if known else ""
-        out.append(
-            ((f"  {n}  ", "key"), (names.mitigation_name(advice.id), "title"), (f"  {advice.actor}{risk}", "dim"))
-        )
-        if advice.why:
-            out.append(line(f"     {advice.why}"))
+    for n, step in enumerate(steps, 1):
+        by_dpu = f", by a DPU: {step.mitigation.dpu.can}" if step.mitigation else ""
+        note = f"  {step.advice.actor}, {step_note(step)}{by_dpu}"
+        out.append(((f"  {n}  ", "key"), (step.title, "title"), (note, "dim")))
+        if step.advice.why:
+            out.append(line(f"     {step.advice.why}"))
     return out
 
 
-def plan_lines(
-    incident: Incident, advice: Advice, topology: Topology, names: DisplayNames, *, write: bool = False
-) -> list[Line]:
+def plan_lines(incident: Incident, advice: Advice, topology: Topology, names: DisplayNames) -> list[Line]:
     """Returns a plan: change, purpose, risk, undo and verification."""
     known = names.catalogue.mitigations.get(advice.id)
     what = names.incident_title(incident)
@@ -47,8 +45,7 @@ def plan_lines(
         out += detail.advised_command_lines(known, incident, replace(names, topology=topology))
     if advice.why:
         out.append((("  why: ", "dim"), (advice.why, "")))
-    how = "x applies it if an adapter can" if write else "x would apply it; refused while read-only (--write)"
-    return [*out, (), line(how, "dim")]
+    return out
 
 
 def diff_lines(incident: Incident, advice: Advice, topology: Topology) -> list[Line]:

@@ -67,8 +67,8 @@ def test_states_differ_without_colour():
         (("5", "x", "enter"), [(PROPOSAL.id, "approve", "looks right")]),
         (("5", "x", *"seen", "enter"), [(PROPOSAL.id, "approve", "seen")]),
         (("5", "d", "enter"), [(PROPOSAL.id, "refuse", "not wanted")]),
-        (("5", "j", "u", "enter"), [(VERIFIED.id, "undo", "no longer wanted")]),
-        (("5", "x", "escape", "u", "enter"), []),
+        (("5", "j", "U", "enter"), [(VERIFIED.id, "undo", "no longer wanted")]),
+        (("5", "x", "escape", "U", "enter"), []),
         (("5", "j", "x", "enter"), []),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_person_says_with_the_key_of_the_approval_that_calls_were_run():
     text, feed = show(("5", "x", "enter"), feed=FakeFeed(latest), size=(120, 40), write=True)
     assert feed.sent == [(waiting.id, "done", "was run")]
     assert "run what it says; then x says so, u takes it back" in text
-    assert show(("5", "u", "enter"), feed=FakeFeed(latest), write=True)[1].sent == [
+    assert show(("5", "U", "enter"), feed=FakeFeed(latest), write=True)[1].sent == [
         (waiting.id, "undo", "no longer wanted")
     ]
     undoing = replace(waiting, state="undoing")

@@ -81,6 +81,7 @@ class ActionsModel(ScreenModel):
 
     name = "actions"
     number = 5
+    pane_title: ClassVar[str] = "plan"
     filter_example: ClassVar[str] = "words  state:blind  actor:router  risk:low  !text"
 
     def __init__(self, state: ConsoleState) -> None:
@@ -314,9 +315,7 @@ class ActionsModel(ScreenModel):
             incident, hint = self.selected_incident, describe_keys(item, write=self.state.write)
             return actions.action_lines(item, self.state.names, incident, columns_, hint=hint)
         if isinstance(item, AdviceRow):
-            plan = mitigation_plan.plan_lines(
-                item.incident, item.advice, snapshot.topology, self.state.names, write=self.state.write
-            )
+            plan = mitigation_plan.plan_lines(item.incident, item.advice, snapshot.topology, self.state.names)
             return wrap_lines(plan, columns_)
         if isinstance(item, OperatorLogEntry):
             incident = self.selected_incident

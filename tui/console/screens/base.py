@@ -21,6 +21,8 @@ class ScreenModel:
 
     name: ClassVar[str] = ""
     number: ClassVar[int] = 0
+    pane_title: ClassVar[str] = ""
+    """What the pane shows, in a word."""
     filter_example: ClassVar[str] = ""
     """An example of a filter, shown in the prompt."""
 

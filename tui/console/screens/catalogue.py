@@ -59,6 +59,7 @@ class CatalogueModel(ScreenModel):
 
     name = "catalogue"
     number = 4
+    pane_title: ClassVar[str] = "entry"
     filter_example: ClassVar[str] = "any words; misspellings are tolerated"
 
     def __init__(self, state: ConsoleState) -> None:

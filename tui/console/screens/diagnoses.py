@@ -50,6 +50,7 @@ class DiagnosesModel(ScreenModel):
 
     name = "diagnoses"
     number = 1
+    pane_title: ClassVar[str] = "incident"
     filter_example: ClassVar[str] = incident_table.FILTER_EXAMPLE
 
     def __init__(self, state: ConsoleState) -> None:
@@ -265,6 +266,17 @@ class DiagnosesModel(ScreenModel):
         return ""
 
     # --- commands
+
+    def do_next(self, arg: int) -> None:
+        """Move to the next incident that nothing explains, or to the one before."""
+        roots = [at for at, row in enumerate(self.rows) if not row.depth]
+        ahead = (
+            [at for at in roots if at > self.cursor] if arg > 0 else [at for at in reversed(roots) if at < self.cursor]
+        )
+        if ahead:
+            self.cursor, self.cursor_moved = ahead[0], True
+        else:
+            self.state.show_message("no further incident", False)
 
     def do_fold(self, _arg: int) -> None:
         """Fold explained incidents, then all of one condition, then unfold also equal ones."""

@@ -32,6 +32,7 @@ class FabricModel(ScreenModel):
 
     name = "fabric"
     number = 2
+    pane_title: ClassVar[str] = "node"
     filter_example: ClassVar[str] = "names of nodes, racks and groups  !text  ~letters  or"
 
     def __init__(self, state: ConsoleState) -> None:
@@ -338,8 +339,8 @@ class FabricModel(ScreenModel):
             z = float(signals.deviation[row])
             role = "crit" if abs(z) >= 10 else "warn" if abs(z) >= 4 else "dim"
             spark = charts.sparkline(signals.trend(row, 12), 12)
-            cells: Line = ((pad(one.signal, first), ""), (pad(one.entity, second), "dim"), (spark, "info"))
-            out.append(fit((*cells, (f"  {compare_now(snapshot, row)}", role)), columns))
+            cells: Line = ((pad(one.signal, first), ""), (pad(one.entity, second), "dim"))
+            out.append(fit((*cells, (f"{compare_now(snapshot, row)}  ", role), (spark, "info")), columns))
         return out
 
     # --- commands

@@ -49,6 +49,7 @@ class SignalsModel(ScreenModel):
 
     name = "signals"
     number = 3
+    pane_title: ClassVar[str] = "series"
     filter_example: ClassVar[str] = FILTER_EXAMPLE
 
     def __init__(self, state: ConsoleState) -> None:
