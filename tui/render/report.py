@@ -101,7 +101,8 @@ def _whole_columns(rows: list[incident_table.IncidentRow], cells: incident_table
     fitting = incident_table.column_widths(rows, cells, MAX_WIDTH - 1, UNSHOWN_COLUMNS)
     return tuple(
         (column, max(width(column.title), *(width(cells.cell(row, column.id)[0]) for row in rows)))
-        for column, _ in fitting
+        # What may run on comes last.
+        for column, _ in sorted(fitting, key=lambda each: each[0].id == "impact")
     )
 
 
