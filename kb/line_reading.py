@@ -156,6 +156,17 @@ class _CompiledLine:
             self.parts.add(text, found)
         return (found, begin) if self._counts(found) else None
 
+    def find_all(self, text: str) -> Iterator[tuple[dict[str, str], int]]:
+        """Yields what `find` returns: once, or for each place where the pattern stands in the line."""
+        if not self.line.each or isinstance(self.pattern, TablePattern):
+            found = self.find(text)
+            yield from () if found is None else (found,)
+        elif not any(word in text for word in self.line.unless):
+            for match in self.pattern.expression.finditer(text, 0, MAX_COLUMNS):
+                fields = {name: part for name, part in match.groupdict().items() if part}
+                if self._counts(fields):
+                    yield fields, match.start()
+
     def _counts(self, found: Mapping[str, str]) -> bool:
         """Returns whether the fields have the texts and the numbers with which alone the line counts."""
         for name, only in self.only:
@@ -216,15 +227,13 @@ class LineReader:
         for mark, within, one in self._marked:
             if mark not in text or (within and within != self._section):
                 continue
-            found = one.find(text)
-            if found is None:
-                continue
-            if one.line.fallback and self._has_better:
-                continue
-            self._has_better = self._has_better or not one.line.fallback
-            if one.line.section:
-                self._section = one.line.section
-            yield self._read_line(one, *found)
+            for found in one.find_all(text):
+                if one.line.fallback and self._has_better:
+                    break
+                self._has_better = self._has_better or not one.line.fallback
+                if one.line.section:
+                    self._section = one.line.section
+                yield self._read_line(one, *found)
 
     def total(self, signal: str, labels: Mapping[str, str]) -> float:
         """Returns how often something was counted since the file began, at a place."""

@@ -405,6 +405,8 @@ class FormatLine:
     """during or end: the line is of an evaluation, and no step."""
     arrival: bool = False
     """Whether the line's time is that at which its request arrived, and not the one at which it ended."""
+    each: bool = False
+    """Whether it counts once for each place where the pattern stands in it."""
     fallback: bool = False
     """Whether the line counts only as long as no other one of the format has come."""
     whole: bool = False

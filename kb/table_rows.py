@@ -47,7 +47,7 @@ class TableHeader:
 
     def _split(self, line: str, begin: int) -> Sequence[str] | None:
         if self.separator:
-            cells = [cell.strip().strip('"') for cell in line[begin:].strip().strip("|").split(self.separator)]
+            cells = [_bare(cell) for cell in line[begin:].strip().strip("|").split(self.separator)]
             return cells if len(cells) == len(self.names) else None
         rest = line[begin:].strip()
         for cells in (rest.split(), WIDE_GAP.split(rest)):
@@ -66,6 +66,12 @@ class TableHeader:
         overlaps = [min(end, e) - max(start, s) for s, e in zip(self.starts, self.ends, strict=True)]
         best = max(range(len(overlaps)), key=overlaps.__getitem__)
         return best if overlaps[best] > 0 else max((n for n, s in enumerate(self.starts) if s <= start), default=0)
+
+
+def _bare(cell: str) -> str:
+    """Returns the text of a cell without quotes, or brackets around a number as `(1300Mhz)`."""
+    text = cell.strip().strip('"')
+    return text[1:-1] if text[:1] == "(" and text[-1:] == ")" else text
 
 
 def find_header(line: str, needed: Sequence[str], known: Sequence[str]) -> TableHeader | None:
@@ -96,7 +102,7 @@ def find_header(line: str, needed: Sequence[str], known: Sequence[str]) -> Table
         # Names of several words, as `MEM USAGE / LIMIT`, stand further apart than their words.
         name_of = WIDE_NAME
     spans += [one.span() for one in name_of.finditer(line, begin) if not _overlaps(one.span(), spans)]
-    captions = [one for one in spans if line[one[1] - 1] == ":" and line[slice(*one)] not in known]
+    captions = [one for one in spans if not separator and line[one[1] - 1] == ":" and line[slice(*one)] not in known]
     if any(line[slice(*one)] not in needed for one in captions):
         return None
     spans = sorted(one for one in spans if one not in captions)

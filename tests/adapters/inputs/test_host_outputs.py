@@ -63,6 +63,23 @@ SAR = (
 )
 
 
+LINKS = "|  NvLink Link Status  |\nGPUs:\n    gpuId 0:\n        U U U U\n    gpuId 1:\n        U {} U U\n"
+ALARM = "# ethtool -m eth7\n\tLaser rx power low alarm    (Channel 2)   : {}\n"
+CARDS = (
+    "device,Temperature (Sensor junction) (C),sclk clock speed:,GPU use (%)\n"
+    "card0,{},(1700Mhz),100\ncard1,66.0,(1700Mhz),100\ncard2,67.0,(1700Mhz),100\ncard3,66.0,(1700Mhz),100\n"
+)
+
+
+def adapters_of_efa(again):
+    line = "link rdmap{}s27/1 tx_pkts {} rx_pkts {} rx_drops 0 retrans_pkts {} retrans_timeout_events 0\n"
+    readings = []
+    for k in (1, 2):
+        rows = (line.format(16 + n, k * 9000000, k * 9000000, k * again * (n == 3) + k) for n in range(8))
+        readings.append(f"Fri Nov 20 10:00:{10 * k} UTC 2026\n" + "".join(rows))
+    return "".join(readings)
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -92,6 +109,14 @@ SAR = (
         pytest.param(MEMORY.format(97), {"resource-pressure a"}, id="memory that is full"),
         pytest.param(MEMORY.format(50), TOO_LITTLE, id="and half full"),
         pytest.param(NFS.format(4120331), {"packet-loss a"}, id="calls to file servers that are sent again"),
+        pytest.param(LINKS.format("D"), {"reported-event a/gpu1"}, id="an NVLink that is down"),
+        pytest.param(LINKS.format("U"), TOO_LITTLE, id="no such link"),
+        pytest.param(ALARM.format("On"), {"reported-event a/eth7"}, id="too little light"),
+        pytest.param(ALARM.format("Off"), TOO_LITTLE, id="enough light"),
+        pytest.param(CARDS.format("109.0"), {"out-of-range a/gpu0"}, id="a hot card"),
+        pytest.param(CARDS.format("66.0"), TOO_LITTLE, id="a cool one"),
+        pytest.param(adapters_of_efa(200000), {"packet-loss a/rdmap19s27"}, id="packets that an adapter sends again"),
+        pytest.param(adapters_of_efa(2), TOO_LITTLE, id="a few of them"),
         pytest.param(NFS.format(31), TOO_LITTLE, id="a few of them"),
         pytest.param("".join(SAR.format(n, "4000.00") for n in range(9)), {"packet-loss n1"}, id="sar of a lossy host"),
         pytest.param("".join(SAR.format(n, "4.00") for n in range(9)), TOO_LITTLE, id="of a sound one"),

@@ -108,3 +108,16 @@ def test_a_host_below_its_peers_is_named():
 )
 def test_a_host_in_the_name_of_a_file(name, host):
     assert host_of_name(name) == host
+
+
+def test_a_row_of_guidellm_is_a_load():
+    text = (
+        "Type,Name,Duration,Successful,Errored,Server Throughput mean,Time to First Token (ms) mean,"
+        "Time to First Token (ms) median,Inter Token Latency (ms) median,Request Latency mean\n"
+        "synchronous,synchronous,60,60,0,1.0,48,47,16,1.0\nconstant,constant@4.00,60,239,1,3.98,58,57,17,1.1\n"
+    )
+    first, second = read_results(text.encode(), "benchmarks.csv")
+    assert (first.load.concurrency, second.load.rate) == (1.0, 4.0)
+    assert second.latencies["ttft"].quantile(0.5) == pytest.approx(0.057)
+    assert second.latencies["e2e"].mean == pytest.approx(1.1)
+    assert (second.completed, second.failed, second.request_rate) == (239, 1, 3.98)
