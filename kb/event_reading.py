@@ -77,6 +77,8 @@ class KnownEvents:
     """The same as several expressions, each of some of the texts."""
     phrases: tuple[tuple[str, ...], ...]
     """The same as literal texts, with blanks between those of one phrase."""
+    keys: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Texts, each with the places of the matchers of which a line that has it may be."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "KnownEvents":
@@ -85,7 +87,7 @@ class KnownEvents:
         words = sorted({text for each in matchers for text in each.words}, key=lambda text: (-len(text), text))
         parts = tuple("|".join(words[n : n + WORDS_AT_ONCE]) for n in range(0, len(words), WORDS_AT_ONCE))
         phrases = tuple(map(split_words, words))
-        return cls(matchers, re.compile("|".join(words) or NOTHING), parts or (NOTHING,), phrases)
+        return cls(matchers, re.compile("|".join(words) or NOTHING), parts or (NOTHING,), phrases, _keys_of(matchers))
 
     def find(self, text: str) -> list[FoundEvent]:
         """Returns what events a line is or retracts, mostly none."""
@@ -93,7 +95,17 @@ class KnownEvents:
 
     def compare(self, text: str) -> list[FoundEvent]:
         """Returns the same of a line that has the words of some event."""
-        return [found for each in self.matchers if (found := each.find(text)) is not None]
+        # To look for a text is much faster than to try the patterns of all events.
+        places = sorted({place for key, places in self.keys if key in text for place in places})
+        return [found for place in places if (found := self.matchers[place].find(text)) is not None]
+
+
+def _keys_of(matchers: Iterable[EventMatcher]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    keys: dict[str, list[int]] = {}
+    for place, each in enumerate(matchers):
+        for key in {max(split_words(words), key=len) for words in each.words}:
+            keys.setdefault(key, []).append(place)
+    return tuple((key, tuple(places)) for key, places in sorted(keys.items()))
 
 
 def _first_match(patterns: Iterable[LinePattern], text: str) -> dict[str, str] | None:

@@ -87,6 +87,8 @@ class LinePattern:
     """An expression of the longest literal text, blanks included, that each matching line contains."""
     lead: str = ""
     """Literal text with which each match begins; '' where there is too little of it."""
+    phrase: re.Pattern[str] | None = None
+    """Finds the same words, where there is no literal text to look for; None where there is one, or are no words."""
     others: tuple[str, ...] = ()
     """Other literal texts that each matching line contains: what is passed over may take long to match in vain."""
 
@@ -97,6 +99,8 @@ class LinePattern:
         for other in self.others:
             if other not in text:
                 return None
+        if self.phrase and not self.phrase.search(text, 0, MAX_COLUMNS):
+            return None
         if not self.lead:
             return self.expression.search(text, 0, MAX_COLUMNS)
         # To look for text is much faster than to look for an expression.
@@ -178,7 +182,8 @@ def compile_pattern(text: str, shapes: Shapes = (), *, whole: bool = False) -> L
     words = _words(max(made.runs, key=lambda run: len("".join(run).strip())))
     mark, lead = (text if len(text) >= MIN_MARK else "" for text in (mark, lead))
     others = {text for text in made.literals if len(text) >= MIN_MARK} - {mark}
-    return LinePattern(expression, mark, tuple(made.fields), words, lead, tuple(sorted(others)))
+    phrase = re.compile(words) if words and not mark else None
+    return LinePattern(expression, mark, tuple(made.fields), words, lead, phrase, tuple(sorted(others)))
 
 
 def find_fitting_begin(text: str, shapes: Shapes, line: str) -> tuple[float, str, int]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skewscope.kb.known_events import known_events
 from skewscope.kb.line_patterns import MAX_COLUMNS, PatternError, compile_pattern
 from skewscope.kb.line_reading import LineReader, Reading
 from skewscope.kb.loader import catalogue
@@ -122,3 +123,19 @@ def test_a_number_that_is_too_large_is_none_and_fails_nothing(number):
     line = FormatLine("step <n> took <took>", {"n": FormatField(step="number"), "took": FormatField(step="duration")})
     found = {one.signal: one.value for one in read(format_of(line), f"step {number} took 1.5")}
     assert found == {"step duration": 1.5} | ({"step number": 0.0} if float(number) == 0 else {})
+
+
+def test_a_line_is_compared_only_with_events_whose_words_it_has():
+    matchers = known_events().matchers
+    keys = dict(known_events().keys)
+    for place, matcher in enumerate(matchers):
+        for sample in matcher.event.samples:
+            assert any(place in keys[key] for key in keys if key in sample)
+
+
+def test_long_lines_of_bars_are_passed_over_fast():
+    line = " 10%|###       | 123/99999999 [0:02:33<9999:00:00,  1.25s/it] " * 60
+    begin = time.process_time()
+    for _ in range(20):
+        known_events().compare(line)
+    assert time.process_time() - begin < 1.0
