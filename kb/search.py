@@ -84,6 +84,20 @@ class SearchIndex:
         )
         return tuple(SearchHit(*key, self._names[key], round(score, 3)) for _, score, key in ranked[:most])
 
+    def export(self) -> dict[str, object]:
+        """Returns the index for programs in other languages.
+
+        `entries` are lists of kind, id, name and plain names; `words` has for each word the numbers of entries, each
+        followed by the word's weight there in hundredths.
+        """
+        order = list(self._names)
+        number = {key: n for n, key in enumerate(order)}
+        words = {
+            word: [part for key, weight in held.items() for part in (number[key], round(100 * weight))]
+            for word, held in sorted(self._postings.items())
+        }
+        return {"entries": [[*key, self._names[key], sorted(self._plain_names[key])] for key in order], "words": words}
+
     def _has_phrase(self, key: tuple[str, str], typed: str) -> bool:
         return " " in typed and any(f" {typed} " in f" {name} " for name in self._plain_names[key])
 

@@ -15,6 +15,7 @@ from skewscope.kb.markdown.labels import (
 from skewscope.kb.markdown.text import bullets, code, escape_text, heading, link, page, section, strong, table
 from skewscope.kb.matrix import DEPLOYMENTS
 from skewscope.kb.model import Catalogue, Condition
+from skewscope.kb.rank import strongest_claim
 
 Edges = Iterable[tuple[str, str, str]]
 
@@ -30,17 +31,21 @@ def condition_page(c: Condition, catalogue: Catalogue, edges: Edges, rules: Mapp
             f"> Withdrawn: {escape_text(c.withdrawn)}" if c.withdrawn else "",
             escape_text(c.what),
             _fact_list(c),
+            _cost_sentence(c, catalogue),
+            _drawing(c, causes, effects),
+            section(
+                "What you see, then it is", _lookalike_table(c, catalogue), _external_lookalike_table(c, catalogue)
+            ),
+            section("What to do", _mitigation_table(c, catalogue)),
             section("What a DPU sees of it", _observability_table(c, catalogue)),
             section(
                 "Shows in", _signature_table(c, catalogue), _basis_sentence("Chosen", c.signature_basis, catalogue)
             ),
-            section("Looks like", _lookalike_table(c, catalogue), _external_lookalike_table(c, catalogue)),
             section("Why it happens", bullets(map(escape_text, c.why))),
-            section("Causes and effects", *_causal_links(c, causes, effects, catalogue)),
-            section("What to do", _mitigation_table(c, catalogue)),
+            section("Causes and effects", *_causal_links(causes, effects, catalogue)),
             section("What was reported", bullets(format_claims(catalogue, c.impacts))),
             section("What else was found", bullets(_finding_items(c, catalogue))),
-            section("Notes", bullets(map(escape_text, c.notes))),
+            section("Notes", bullets(map(escape_text, [*c.notes, *([c.paper_note] if c.paper_note else [])]))),
             section("Rules", bullets(_rule_items(c, rules.get(c.id, ())))),
         ]
     )
@@ -68,8 +73,12 @@ def _tag_line(c: Condition) -> str:
 def _fact_list(c: Condition) -> str:
     facts = {"Also called": c.aliases, "Phases": c.phases, "Parallelism": c.parallelism}
     facts |= {"Prevalence": (c.prevalence,)} if c.prevalence else {}
-    told = [f"{name}: {escape_text(', '.join(values))}" for name, values in facts.items() if values]
-    return bullets([*told, *([f"Note: {escape_text(c.paper_note)}"] if c.paper_note else [])])
+    return bullets(f"{name}: {escape_text(', '.join(values))}" for name, values in facts.items() if values)
+
+
+def _cost_sentence(c: Condition, catalogue: Catalogue) -> str:
+    cost = strongest_claim(c)
+    return f"{strong('What it costs')}: {format_claims(catalogue, (cost,))[0]}" if cost else ""
 
 
 def _observability_table(c: Condition, catalogue: Catalogue) -> str:
@@ -109,29 +118,31 @@ def _basis_sentence(what: str, basis: str, catalogue: Catalogue) -> str:
 def _lookalike_table(c: Condition, catalogue: Catalogue) -> str:
     rows = (
         (
-            format_entry_link(catalogue, "conditions", o.condition),
             escape_text(o.separate_by),
+            format_entry_link(catalogue, "conditions", o.condition),
             format_basis(catalogue, o.basis),
         )
         for o in c.lookalikes
     )
-    return table(("Condition", "Test that separates them", "Rests on"), rows)
+    return table(("Test that separates them", "Or it is", "Rests on"), rows)
 
 
 def _external_lookalike_table(c: Condition, catalogue: Catalogue) -> str:
     rows = [
-        (escape_text(o.condition), escape_text(o.separate_by), format_basis(catalogue, o.basis))
+        (escape_text(o.separate_by), escape_text(o.condition), format_basis(catalogue, o.basis))
         for o in c.lookalikes_outside
     ]
-    return table(("Outside the catalogue", "Test that separates them", "Rests on"), rows)
+    return table(("Test that separates them", "Or, outside the catalogue", "Rests on"), rows)
 
 
-def _causal_links(
-    c: Condition, causes: list[tuple[str, str]], effects: list[tuple[str, str]], catalogue: Catalogue
-) -> Iterator[str]:
+def _drawing(c: Condition, causes: list[tuple[str, str]], effects: list[tuple[str, str]]) -> str:
+    """Returns the picture of the causes and effects around a condition, '' where it has none."""
     if not causes and not effects:
-        return
-    yield f"![Causes of {escape_text(c.name)} on the left, effects on the right]({c.id}.svg)"
+        return ""
+    return f"![Causes of {escape_text(c.name)} on the left, effects on the right]({c.id}.svg)"
+
+
+def _causal_links(causes: list[tuple[str, str]], effects: list[tuple[str, str]], catalogue: Catalogue) -> Iterator[str]:
     for title, links in (("Brought about by:", causes), ("Brings about:", effects)):
         if links:
             yield title

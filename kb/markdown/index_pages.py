@@ -19,7 +19,8 @@ from skewscope.kb.markdown.labels import (
 )
 from skewscope.kb.markdown.text import bullets, code, escape_text, link, page, section, strong, table
 from skewscope.kb.matrix import ACTORS, DEPLOYMENTS, MatrixRow, count_verdicts
-from skewscope.kb.model import Catalogue, Condition
+from skewscope.kb.model import Catalogue, Claim, Condition
+from skewscope.kb.rank import RankRow, rank_conditions, strongest_claim
 
 GROUP_TITLES: Mapping[str, str] = {
     "north-south": "North-south: between clients and the node",
@@ -41,6 +42,8 @@ _GROUP_NOTE = """Those of the first three groups are named after the rows of the
 names are to be checked against the PDF."""
 _JUDGEMENT_NOTE = """What no work says is *our judgement* and marked so, with its reason: the signals of a
 condition, most verdicts, causes and effects, the actor, cost, risk, undo and check of a mitigation."""
+_RANK_NOTE = """The conditions with the best evidence first. All verdicts are reasoned, each with its reason on its
+page; the costs were measured by others."""
 _MATRIX_NOTE = """For each condition: what a DPU sees of it as the front-end NIC, as the NIC of every rail
 (and not of the front end), as the root of the GPUs' PCIe, and with telemetry of GPUs and engines relayed to it; the
 most that a DPU could do of any mitigation; and which actors could carry it out."""
@@ -71,6 +74,7 @@ def home_page(catalogue: Catalogue, rows: tuple[MatrixRow, ...]) -> str:
             "It follows the three questions of "
             + format_citation(catalogue, "khan2025dpu", up="")
             + ": which conditions are reported, what they cost, and which could be tracked and mitigated from a DPU.",
+            section("Which, what it costs, what a DPU sees and can do", _RANK_NOTE, _rank_table(catalogue)),
             section("Where to begin", bullets(_questions())),
             section(
                 "What a DPU sees",
@@ -80,6 +84,31 @@ def home_page(catalogue: Catalogue, rows: tuple[MatrixRow, ...]) -> str:
             section("How to read it", *_legend()),
         ]
     )
+
+
+def _rank_table(catalogue: Catalogue) -> str:
+    rows = (
+        (
+            link(row.condition.name, f"conditions/{row.condition.id}.md"),
+            _format_cost(row.cost, catalogue),
+            strong(row.condition.grade),
+            _format_sight(row),
+            format_dpu_capability(row.matrix.dpu),
+        )
+        for row in rank_conditions(catalogue)
+    )
+    return table(("Condition", "Costs (strongest measurement)", "Evidence", "A DPU sees", "A DPU helps"), rows)
+
+
+def _format_cost(claim: Claim | None, catalogue: Catalogue) -> str:
+    if claim is None:
+        return "no number known"
+    return f"{escape_text(claim.text)} — {format_citation(catalogue, claim.source, up='')}"
+
+
+def _format_sight(row: RankRow) -> str:
+    places = ", ".join(escape_text(DEPLOYMENTS[name]) for name in row.best_places)
+    return format_verdict(row.best_verdict) + (f": {places}" if places else "")
 
 
 def _questions() -> Iterator[str]:
@@ -115,7 +144,7 @@ def _verdict_count_table(rows: tuple[MatrixRow, ...]) -> str:
     return table(("DPU as or with", *(shown for shown, _ in VERDICT_LABELS.values())), body)
 
 
-def matrix_page(rows: tuple[MatrixRow, ...]) -> str:
+def matrix_page(catalogue: Catalogue, rows: tuple[MatrixRow, ...]) -> str:
     """Returns the visibility matrix, by group."""
     by = count_verdicts(rows)
     could = ", ".join(f"{by['dpu'].get(name, 0)} {shown}" for name, (shown, _) in DPU_CAPABILITY_LABELS.items())
@@ -125,7 +154,7 @@ def matrix_page(rows: tuple[MatrixRow, ...]) -> str:
             _MATRIX_NOTE,
             _verdict_count_table(rows),
             f"Of {len(rows)} conditions, a DPU could do something about: {could}.",
-            *(section(_group_title(group), _matrix_table(held)) for group, held in _group_rows(rows)),
+            *(section(_group_title(group), _matrix_table(held, catalogue)) for group, held in _group_rows(rows)),
         ]
     )
 
@@ -141,7 +170,7 @@ def _group_title(name: str) -> str:
     return GROUP_TITLES.get(name, name.capitalize())
 
 
-def _matrix_table(rows: Iterable[MatrixRow]) -> str:
+def _matrix_table(rows: Iterable[MatrixRow], catalogue: Catalogue) -> str:
     heads = (
         "Condition",
         "Front-end NIC",
@@ -150,11 +179,13 @@ def _matrix_table(rows: Iterable[MatrixRow]) -> str:
         "Relayed",
         "DPU helps",
         "Carried out by",
+        "Costs",
+        "Evidence",
     )
-    return table(heads, map(_matrix_row, rows))
+    return table(heads, (_matrix_row(row, catalogue) for row in rows))
 
 
-def _matrix_row(row: MatrixRow) -> tuple[str, ...]:
+def _matrix_row(row: MatrixRow, catalogue: Catalogue) -> tuple[str, ...]:
     actors = "; ".join(
         f"{escape_text(ACTORS[actor])}: {', '.join(format_id_link('mitigations', id_, up='') for id_ in ids)}"
         for actor, ids in row.actors.items()
@@ -164,6 +195,8 @@ def _matrix_row(row: MatrixRow) -> tuple[str, ...]:
         *(format_verdict(row.verdicts.get(name, "")) for name in DEPLOYMENTS),
         format_dpu_capability(row.dpu),
         actors or "none yet",
+        _format_cost(strongest_claim(row.condition), catalogue),
+        strong(row.condition.grade),
     )
 
 

@@ -38,7 +38,7 @@ def _index_pages(catalogue: Catalogue, rules: RulesByCondition) -> Iterator[tupl
         id_ for c in catalogue.conditions.values() for id_ in {*c.signature_signals, *_needed_signals(c.observability)}
     )
     yield "index.md", index_pages.home_page(catalogue, rows)
-    yield "matrix.md", index_pages.matrix_page(rows)
+    yield "matrix.md", index_pages.matrix_page(catalogue, rows)
     yield "graph.md", index_pages.graph_page(catalogue, graph)
     yield "lookalikes.md", index_pages.lookalikes_page(catalogue, graph)
     yield "claims.md", index_pages.claims_page(catalogue)

@@ -15,9 +15,12 @@ from skewscope.tui.cli.terminal import (
     EXIT_OK,
     EXIT_PROBLEMS,
     SuggestingGroup,
+    clear_progress,
+    output_width,
     print_json,
     print_lines,
     print_problems,
+    progress_bar,
     write_output,
 )
 from skewscope.tui.render.text import line
@@ -33,14 +36,32 @@ class KnowledgeGroup(SuggestingGroup):
     section = "Catalogue and rules"
 
 
-@click.group("kb", cls=KnowledgeGroup)
-def kb() -> None:
-    """List, search, export and check the catalogue."""
+@click.group("kb", cls=KnowledgeGroup, invoke_without_command=True)
+@click.pass_context
+def kb(ctx: click.Context) -> None:
+    """Show which skews there are, what they cost and what a DPU sees; list, search, export the catalogue.
+
+    \b
+    Examples:
+      skewscope kb                                  the first of them, and where to go on
+      skewscope kb search why are my tokens jittery
+      skewscope kb rank --by helps                  all, those first about which a DPU can do most
+    """
+    if ctx.invoked_subcommand is None:
+        from skewscope.kb.rank import rank_conditions  # noqa: PLC0415
+        from skewscope.tui.render.catalogue_front import front_lines  # noqa: PLC0415
+
+        known = load_catalogue()
+        print_lines(front_lines(rank_conditions(known), known, min(output_width(), MAX_TABLE_COLUMNS), FRONT_ROWS))
 
 
 FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 KIND = click.Choice(KINDS)
 DEPLOYMENT = click.Choice(["dpu-front-end", "dpu-every-rail", "dpu-pcie-root", "dpu-relayed"])
+MAX_TABLE_COLUMNS = 160
+FRONT_ROWS = 12
+"""Conditions on the front page."""
+RANK_ORDERS = ("sure", "sees", "helps", "name")
 OUTCOMES_PATH = "/api/v1/actions/outcomes"
 VISIBLE_VERDICTS = ("visible", "partial", "relayed")
 
@@ -161,6 +182,33 @@ def kb_claims(words: tuple[str, ...], as_json: bool) -> None:
     else:
         print_lines(claim_lines(found, DisplayNames(known)), wrapped=True)
     click.get_current_context().exit(EXIT_OK if found else EXIT_PROBLEMS)
+
+
+@kb.command("rank")
+@click.option(
+    "--by",
+    type=click.Choice(RANK_ORDERS),
+    default="sure",
+    show_default=True,
+    help="First those with the best evidence, those a DPU sees or helps most, or by name.",
+)
+@click.option(
+    "--where", "fields", metavar="FIELD=VALUE", multiple=True, help="Only conditions with this value; repeatable."
+)
+@json_option
+def kb_rank(by: str, fields: tuple[str, ...], as_json: bool) -> None:
+    """Show for each condition what it costs, what a DPU sees of it, and what it can do."""
+    from skewscope.kb.query import select  # noqa: PLC0415
+    from skewscope.kb.rank import rank_conditions  # noqa: PLC0415
+    from skewscope.tui.render.catalogue_front import rank_lines, rank_objects  # noqa: PLC0415
+
+    known = load_catalogue()
+    wanted = {c.id for c in select(known, "conditions", dict(map(_parse_field, fields)))}
+    rows = [row for row in rank_conditions(known, by) if row.condition.id in wanted]
+    if as_json:
+        print_json(rank_objects(rows))
+    else:
+        print_lines(rank_lines(rows, known, min(output_width(), MAX_TABLE_COLUMNS)))
 
 
 @kb.command("matrix")
@@ -290,7 +338,7 @@ def _render_pages(suffix: str) -> dict[str, str]:
 def kb_site(folder: Path) -> None:
     """Build the catalogue as a web site that works offline."""
     from skewscope.kb import citations, export  # noqa: PLC0415
-    from skewscope.tui.site.build import build_site  # noqa: PLC0415
+    from skewscope.tui.site.build import SEARCH_INDEX, build_site, search_script  # noqa: PLC0415
 
     known = load_catalogue()
     extra = {
@@ -300,7 +348,12 @@ def kb_site(folder: Path) -> None:
         "sources.json": citations.csl_json(known.sources.values()),
         "rules.yaml": export.prometheus_rules(known),
     }
-    build_site(folder, _render_pages("html"), extra, known.version)
+    extra[SEARCH_INDEX] = search_script(known)
+    try:
+        report = progress_bar("site", wanted=True) or (lambda _stage, _share: None)
+        build_site(folder, _render_pages("html"), extra, known.version, report)
+    finally:
+        clear_progress(wanted=True)
     click.echo(f"Open {folder / 'index.html'}.")
 
 

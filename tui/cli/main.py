@@ -68,6 +68,9 @@ from skewscope.tui.render.text import line
 if TYPE_CHECKING:
     from skewscope.adapters.runtime.replay import ReplayResult
     from skewscope.engine.model.incident import Incident
+    from skewscope.kb.model import Condition, Symptom
+    from skewscope.tui.render.detail import DisplayNames
+    from skewscope.tui.render.text import Line
 
 
 class DiagnoseCommand(click.Command):
@@ -302,17 +305,18 @@ def _replay_one(path: Path, *, as_json: bool, why: bool, span: TimeRange, **how:
 @click.option("--at", metavar="ENTITY", help="Where it was not told: the name of a node, rank, port, GPU ...")
 @click.option("--time", type=parse_time, metavar="TIME", help="When it was not told.")
 @click.option("--over", metavar="RECORDING", help="Telemetry for --why-not (default: the built-in demo).")
+@click.option("--all", "whole", is_flag=True, help="Of an entry of the catalogue, all that is known.")
 @recording_option
 @connection_options
 @json_option
 def explain(
-    controller: ControllerAddress, what: str | None, recording: Path | None, as_json: bool, **asked: Any
+    controller: ControllerAddress, what: str | None, recording: Path | None, as_json: bool, whole: bool, **asked: Any
 ) -> None:
     """Explain an incident, a condition or a symptom in depth, or why something was not reported.
 
     \b
     Examples:
-      skewscope explain tp-straggler                        a condition of the catalogue
+      skewscope explain tp-straggler                        a condition of the catalogue; all of it with --all
       skewscope explain 5d5db2f8bb2a --replay RECORDING     an incident of a recording
       skewscope explain 5d5db2f8bb2a --url http://HOST:8470 an incident of a controller
       skewscope explain --why-not tp-straggler --at n3 --time 2026-11-20T23:10:30Z --over RECORDING
@@ -325,7 +329,6 @@ def explain(
             raise click.UsageError("Give either an incident or entry, or --why-not.")
         what_if.explain_why_not(what_if.WhyNotOptions(**asked), as_json=as_json)
         return
-    from skewscope.tui.render.catalogue import entry_lines  # noqa: PLC0415
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
     from skewscope.tui.render.incident_layout import full_lines  # noqa: PLC0415
 
@@ -334,7 +337,7 @@ def explain(
         if as_json:
             print_json(entry)
         else:
-            print_lines(entry_lines(entry, DisplayNames(known)), wrapped=True)
+            print_lines(_explained_entry(entry, DisplayNames(known), whole=whole), wrapped=True)
         return
     if controller.is_named:
         incident, names, now = remote_incident.read_incident(controller, what)
@@ -349,7 +352,21 @@ def explain(
     print_lines(full_lines(incident, names, now, min(output_width(), 110)))
     if found := known.conditions.get(incident.condition) or known.symptoms.get(incident.condition):
         print_lines([(), line("─" * min(output_width(), 40), "dim"), ()])
-        print_lines(entry_lines(found, names), wrapped=True)
+        print_lines(_explained_entry(found, names, whole=whole), wrapped=True)
+
+
+def _explained_entry(entry: "Condition | Symptom", names: "DisplayNames", *, whole: bool) -> "list[Line]":
+    """Returns an entry of the catalogue: of a condition what to know first, with its causes drawn, unless `whole`."""
+    from skewscope.kb.model import Condition  # noqa: PLC0415
+    from skewscope.tui.render import entry_summary  # noqa: PLC0415
+    from skewscope.tui.render.catalogue import entry_lines  # noqa: PLC0415
+
+    if whole or not isinstance(entry, Condition):
+        return entry_lines(entry, names)
+    firing = {one.condition for one in names.incidents if one.state == "firing"}
+    drawn = entry_summary.neighbourhood_lines(entry, names, min(output_width(), 110), firing)
+    lead = [*entry_summary.condition_head(entry), *entry_summary.condition_lead(entry, names)]
+    return [*lead, (), *drawn, (), entry_summary.more_line(entry)]
 
 
 def _find_incident(what: str, outcome: "ReplayResult", conditions: list[str]) -> "Incident":

@@ -26,18 +26,10 @@ from skewscope.kb.search import SearchHit
 from skewscope.tui.render.blocks import bullet_lines, fact_lines, table_lines
 from skewscope.tui.render.command_lines import command_lines, command_source_lines
 from skewscope.tui.render.detail import DisplayNames, recipe_lines
+from skewscope.tui.render.entry_summary import REACH_GLYPHS, VERDICT_GLYPHS, condition_head, condition_lead
 from skewscope.tui.render.text import Line, line
 
 AnyEntry = Condition | Signal | Mitigation | Source | Lesson | Symptom | Format | Event
-
-VERDICT_GLYPHS = {
-    "visible": ("●", "ok"),
-    "partial": ("◐", "warn"),
-    "relayed": ("○", "info"),
-    "not_visible": ("·", "dim"),
-}
-"""Glyph and role of an observability verdict."""
-REACH_GLYPHS = {"itself": ("●", "ok"), "part": ("◐", "warn"), "no": ("·", "dim")}
 
 
 def list_lines(shown: Iterable[AnyEntry]) -> list[Line]:
@@ -73,27 +65,15 @@ def entry_lines(entry: AnyEntry, names: DisplayNames) -> list[Line]:
 
 
 def condition_lines(entry: Condition, names: DisplayNames) -> list[Line]:
-    """Returns a condition: description, causes, signals, look-alikes, observability, mitigations, claims."""
-    tags = " · ".join(filter(None, (entry.id, entry.group, ", ".join(entry.scope), f"evidence {entry.grade}")))
-    out = [
-        line(entry.name, "title"),
-        line(f"{tags} · {entry.maturity}", "dim"),
-        *_withdrawal_lines(entry),
-        (),
-        line(entry.what),
-    ]
-    out += fact_lines(("also called", ", ".join(entry.aliases)), ("parallelism", ", ".join(entry.parallelism)))
-    if entry.prevalence:
-        out += fact_lines(("prevalence", f"{entry.prevalence} ({entry.prevalence_basis})"))
-    out += fact_lines(("paper", entry.paper_note))
+    """Returns a condition: what to know first, then causes, signals, observability, mitigations, claims and notes."""
+    out = [*condition_head(entry), *condition_lead(entry, names)]
+    facts = fact_lines(("also called", ", ".join(entry.aliases)), ("parallelism", ", ".join(entry.parallelism)))
+    out += [(), *facts] if facts else []
     out += bullet_lines(
         "Causes", [*map(line, entry.why), *(_condition_line(c.condition, c.why, names) for c in entry.causes)]
     )
     out += bullet_lines("Effects", (_condition_line(e.condition, e.why, names) for e in entry.effects))
     out += bullet_lines("Signals", (_signature_line(item, names) for item in entry.signature))
-    out += bullet_lines(
-        "Look-alikes", (_lookalike_line(a.condition, a.separate_by, a.basis, names) for a in entry.lookalikes)
-    )
     out += bullet_lines(
         "Look-alikes outside the catalogue", (_fact_line(o.condition, o.separate_by) for o in entry.lookalikes_outside)
     )
@@ -103,14 +83,10 @@ def condition_lines(entry: Condition, names: DisplayNames) -> list[Line]:
     out += bullet_lines(
         "Further findings", (_finding_line(f) for f in names.catalogue.findings.values() if entry.id in f.conditions)
     )
-    out += bullet_lines("Notes", map(line, entry.notes))
+    out += bullet_lines("Notes", map(line, [*entry.notes, *([entry.paper_note] if entry.paper_note else [])]))
     if entry.without_rule:
         out += bullet_lines("Why it has no rule", [_fact_line(entry.without_rule.status, entry.without_rule.reason)])
     return out
-
-
-def _withdrawal_lines(entry: Condition) -> list[Line]:
-    return [line(f"withdrawn: {entry.withdrawn}", "warn")] if entry.withdrawn else []
 
 
 def _observability_line(what: Observability) -> Line:
@@ -130,11 +106,6 @@ def _fact_line(name: str, text: str) -> Line:
 
 def _condition_line(id_: str, why: str, names: DisplayNames) -> Line:
     return ((names.condition_name(id_), "key"), (f" ({id_})", "dim"), (f": {why}" if why else "", ""))
-
-
-def _lookalike_line(id_: str, test: str, basis: str, names: DisplayNames) -> Line:
-    judged = (f" ({basis})", "dim") if basis.startswith("judgement") else ("", "")
-    return (*_condition_line(id_, test, names), judged)
 
 
 def _finding_line(finding: Lesson) -> Line:

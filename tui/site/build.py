@@ -1,16 +1,20 @@
 """Build the catalogue as a static web site that works offline: Markdown pages converted by Sphinx."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem
+from skewscope.kb.search import search_index
 
 MARKER = ".skewscope-site"
 """Marks a folder as a generated site, which may be replaced."""
@@ -44,10 +48,30 @@ DOWNLOADS = {
 }
 
 
-def build_site(out: Path, pages: Mapping[str, str], extra: Mapping[str, str], version: str) -> None:
+SEARCH_INDEX = "search_words.js"
+"""File of the words of all entries, which the page of search results loads."""
+STAGES = {"reading sources": (0.0, 0.5), "writing output": (0.5, 0.5)}
+"""Stages that Sphinx reports in percent: where they begin on the whole bar, and their share of it."""
+STAGE_LINE = re.compile(r"^(reading sources|writing output)\.\.\. \[ *(\d+)%\]")
+Progress = Callable[[str, float], None]
+
+
+def search_script(catalogue: Catalogue) -> str:
+    """Returns the index of `kb search` as a script: pages opened as files cannot fetch JSON."""
+    text = json.dumps(search_index(catalogue).export(), ensure_ascii=True, separators=(",", ":"))
+    return f"window.skewWords = {text};\n"
+
+
+def build_site(
+    out: Path,
+    pages: Mapping[str, str],
+    extra: Mapping[str, str],
+    version: str,
+    report: Progress = lambda _stage, _share: None,
+) -> None:
     """Build a site from pages and write it to a folder, replacing an older site.
 
-    `extra` are further files by name, written beside the pages.
+    `extra` are further files by name, written beside the pages; `report` is called with the stage and the share done.
 
     Raises:
         InputError: A required package is missing, the folder has other content, or it cannot be written.
@@ -61,7 +85,7 @@ def build_site(out: Path, pages: Mapping[str, str], extra: Mapping[str, str], ve
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".skewscope-site-", dir=out.parent) as folder:
-            _replace_site(_run_sphinx(Path(folder), pages, extra, version), out)
+            _replace_site(_run_sphinx(Path(folder), pages, extra, version, report), out)
     except OSError as error:
         raise InputError([Problem(str(out), 0, "", f"a folder that {error.strerror}", "one to write into")]) from None
 
@@ -85,35 +109,66 @@ def _replace_site(made: Path, out: Path) -> None:
         new.rename(out / new.name)
 
 
-def _run_sphinx(folder: Path, pages: Mapping[str, str], extra: Mapping[str, str], version: str) -> Path:
+def _run_sphinx(
+    folder: Path, pages: Mapping[str, str], extra: Mapping[str, str], version: str, report: Progress
+) -> Path:
     source, made = folder / "source", folder / "site"
     shutil.copytree(SPHINX_FILES, source, ignore=shutil.ignore_patterns("__*"))
     for name, text in extra.items():
         _write_file(source / "extra" / name, text)
     for name, text in sphinx_sources(pages, extra).items():
         _write_file(source / name, text)
-    command = [sys.executable, "-P", "-m", "sphinx", "-b", "html", "-q", "-j", "auto", "-d", str(folder / "doctrees")]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "sphinx",
+        "-b",
+        "html",
+        "--no-color",
+        "-j",
+        "auto",
+        "-d",
+        str(folder / "doctrees"),
+    ]
     # Make the build reproducible: fixed date, fixed order of sets.
     settled = {"SOURCE_DATE_EPOCH": "0", "PYTHONHASHSEED": "0", "SKEWSCOPE_CATALOGUE_VERSION": version}
-    try:
-        done = subprocess.run(  # noqa: S603 - our own interpreter on our own files
-            [*command, str(source), str(made)],
-            env={**os.environ, **settled},
-            capture_output=True,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise InputError(
-            [Problem("site", 0, "", f"no result after {BUILD_TIMEOUT_S:g} s", "a finished build")]
-        ) from None
-    if done.returncode:
-        errors = [line.strip() for line in done.stderr.splitlines() if "rror" in line] or ["no message"]
-        message = errors[0][:200]
+    code, errors = _run_reported([*command, str(source), str(made)], {**os.environ, **settled}, report)
+    if code:
+        message = next((each.strip() for each in errors if "rror" in each), "no message")[:200]
         raise InputError([Problem("site", 0, "", f"a failed build: {message}", "a site")])
     _finish(made)
     return made
+
+
+def _run_reported(command: list[str], environment: Mapping[str, str], report: Progress) -> tuple[int, list[str]]:
+    """Runs Sphinx and reports how far it is; returns its exit code and what it wrote to standard error.
+
+    Raises:
+        InputError: it took longer than BUILD_TIMEOUT_S.
+    """
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter on our own files
+            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace"
+        )
+        watch = threading.Timer(BUILD_TIMEOUT_S, process.kill)
+        watch.daemon = True
+        watch.start()
+        try:
+            for written in process.stdout or ():
+                if found := STAGE_LINE.match(written):
+                    begin, size = STAGES[found[1]]
+                    report(found[1], begin + size * int(found[2]) / 100)
+            code = process.wait()
+        finally:
+            is_late = not watch.is_alive()
+            watch.cancel()
+            process.kill()
+        if code and is_late:
+            late = f"no result after {BUILD_TIMEOUT_S:g} s"
+            raise InputError([Problem("site", 0, "", late, "a finished build")])
+        errors.seek(0)
+        return code, errors.readlines()
 
 
 def _finish(made: Path) -> None:
@@ -163,7 +218,7 @@ def _inline_drawings(text: str, name: str, pages: Mapping[str, str]) -> str:
 
 
 def _download_section(extra: Mapping[str, str]) -> str:
-    links = [f'<li><a href="{name}">{DOWNLOADS.get(name, name)}</a></li>' for name in extra]
+    links = [f'<li><a href="{name}">{what}</a></li>' for name, what in DOWNLOADS.items() if name in extra]
     if not links:
         return ""
     return "\n## Downloads\n\n```{raw} html\n<ul>" + "".join(links) + "</ul>\n```\n"

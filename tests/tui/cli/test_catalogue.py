@@ -39,10 +39,37 @@ def test_which_conditions_a_dpu_at_the_front_end_can_see():
 
 def test_look_alikes_of_a_straggler_are_listed_with_their_tests():
     shown = run("kb", "show", "tp-straggler")
-    part = shown.split("Look-alikes\n")[1].split("\n\n")[0]
+    part = shown.split("What you see, then it is\n")[1].split("\n\n")[0]
     for look in catalogue().conditions["tp-straggler"].lookalikes:
         assert look.condition in part
     assert "marks" in part
+
+
+def test_the_front_page_and_the_ranking_answer_the_three_questions():
+    front = run("kb")
+    assert f"{len(catalogue().conditions)} conditions" in front
+    assert "skewscope kb search why are my tokens jittery" in front
+    ranked = json.loads(run("kb", "rank", "--json"))
+    assert {row["condition"] for row in ranked} == set(catalogue().conditions)
+    assert ranked[0]["grade"] == "A"
+    helps = json.loads(run("kb", "rank", "--by", "helps", "--where", "group=pcie", "--json"))
+    assert {catalogue().conditions[row["condition"]].group for row in helps} == {"pcie"}
+    assert [row["helps"] for row in helps] == sorted(
+        (row["helps"] for row in helps), key=["itself", "part", "no"].index
+    )
+    text = run("kb", "rank")
+    assert "…" not in text
+    assert all(row["cost"].split()[-1] in text for row in ranked if row["cost"])
+
+
+def test_a_condition_is_explained_by_what_to_know_first_and_in_full_with_all():
+    short, whole = run("explain", "egress-jitter"), run("explain", "egress-jitter", "--all")
+    order = ["costs ", "DPU sees ", "DPU helps ", "What you see, then it is", "What to do", "skewscope explain egress"]
+    assert [short.index(each) for each in order] == sorted(short.index(each) for each in order)
+    assert len(short.splitlines()) < 45
+    for each in ("Causes\n", "Signals\n", "Visibility from a DPU\n", "Reported measurements\n"):
+        assert each not in short
+        assert each in whole
 
 
 def test_claims_about_kv_transfer_name_their_sources():

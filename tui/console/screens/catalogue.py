@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from skewscope.adapters.view.snapshot import RuleHealth
 from skewscope.engine.model.incident import Incident
+from skewscope.kb.model import Condition
 from skewscope.kb.search import search, search_index
 from skewscope.tui.console.screen_layout import ScreenLayout, small_layout
 from skewscope.tui.console.screens.base import ScreenModel
@@ -75,6 +76,7 @@ class CatalogueModel(ScreenModel):
         self.links: list[EntryLink] = []
         self._state_cache: tuple[int, dict[str, tuple[str, RuleHealth]]] = (-1, {})
         self._search_cache: tuple[str, list[TreeRow]] = ("", [])
+        self._front_cache: tuple[int, list[Line]] = (-1, [])
 
     # --- the tree
 
@@ -203,7 +205,18 @@ class CatalogueModel(ScreenModel):
             lines = [*lines[:2], *self._occurrence_lines(id_), *lines[2:]]
         elif kind == "mitigations" and self.state.action_feed is not None:
             lines = [*lines[:2], line(outcome_sentence(self.state.actions.outcomes.get(id_)), "info"), *lines[2:]]
-        return self._mark_links(wrap_lines(lines, columns), id_)
+        shown = wrap_lines(lines, columns)
+        if isinstance(found, Condition):
+            shown += [(), *self._neighbourhood(found, columns)]
+        return self._mark_links(shown, id_)
+
+    def _neighbourhood(self, entry: Condition, columns: int) -> list[Line]:
+        """Returns the causes and effects of a condition as a drawing; what fires here has a sign."""
+        from skewscope.tui.render.entry_summary import neighbourhood_lines  # noqa: PLC0415
+
+        snapshot = self.state.snapshot
+        firing = {one.condition for one in snapshot.incidents if one.state == "firing"} if snapshot else ()
+        return neighbourhood_lines(entry, self.state.names, columns, firing)
 
     def _overview_lines(self, columns: int) -> list[Line]:
         """Returns the legend and the number of conditions in each state."""
@@ -214,7 +227,17 @@ class CatalogueModel(ScreenModel):
         out = [line(f"Catalogue {known.version}", "title"), (), line("Conditions in this deployment", "label")]
         for state, (glyph, role, label) in CONDITION_STATES.items():
             out.append((("  ", ""), (glyph, role), (f"  {counts[state]:3} {label}", "")))
-        return [row for each in out for row in wrap(each, columns, 4)]
+        return [*(row for each in out for row in wrap(each, columns, 4)), (), *self._front_lines(columns)]
+
+    def _front_lines(self, columns: int) -> list[Line]:
+        """Returns which conditions there are, what they cost, and what a DPU sees and can do."""
+        from skewscope.kb.rank import rank_conditions  # noqa: PLC0415
+        from skewscope.tui.render.catalogue_front import rank_lines  # noqa: PLC0415
+
+        known = self.state.names.catalogue
+        if self._front_cache[0] != columns:
+            self._front_cache = columns, rank_lines(rank_conditions(known), known, columns)
+        return self._front_cache[1]
 
     def _deployment_lines(self, condition: str) -> list[Line]:
         """Returns a condition's state in this deployment and its incidents."""

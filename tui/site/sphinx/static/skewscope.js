@@ -29,7 +29,7 @@
   const page = document.body.querySelector("article h1");
   const tables = [...document.querySelectorAll("article table.docutils")];
   const rows = tables.flatMap((table) => [...table.querySelectorAll("tbody tr")]);
-  const listed = /(^|\/)(matrix|conditions|signals|mitigations|sources|findings|lookalikes|claims)\.html$/;
+  const listed = /(^|\/)(index|matrix|conditions|signals|mitigations|sources|findings|lookalikes|claims)\.html$/;
   if (page && rows.length > 12 && listed.test(location.pathname)) {
     const form = document.createElement("form");
     form.className = "skew-filter";
@@ -59,7 +59,9 @@
     count.setAttribute("aria-live", "polite");
     form.append(count);
     const entries = rows.filter((row) => !(row.closest("section") && row.closest("section").contains(page) && !row.closest("section").querySelector(":scope > h2, :scope > section > h2")));
-    const counted = where ? entries.filter((row) => row.cells.length === 7) : entries;
+    const isHome = /(^|\/)index\.html$/.test(location.pathname);
+    const isCondition = (row) => row.closest("table").querySelector("th")?.textContent.trim() === "Condition";
+    const counted = where || isHome ? entries.filter(isCondition) : entries;
     const apply = () => {
       const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
@@ -80,6 +82,84 @@
     apply();
     const first = page.parentElement.querySelector("section");
     page.parentElement.insertBefore(form, first || tables[0].closest(".table-wrapper") || tables[0]);
+  }
+
+  // Search results: the ranking of `skewscope kb search`, by its index of words.
+  const results = document.getElementById("search-results");
+  const asked = (new URLSearchParams(location.search).get("q") || "").slice(0, 400);
+  if (results && asked.trim()) {
+    const split = (text) => text.toLowerCase().match(/[a-z0-9]+/g) || [];
+    const common = (a, b) => {
+      let row = new Uint8Array(b.length + 1);
+      for (let i = 0; i < a.length; i += 1) {
+        const next = new Uint8Array(b.length + 1);
+        for (let j = 0; j < b.length; j += 1) {
+          next[j + 1] = a[i] === b[j] ? row[j] + 1 : Math.max(row[j + 1], next[j]);
+        }
+        row = next;
+      }
+      return row[b.length];
+    };
+    const similar = (word, known, postings) => {
+      const found = postings[word] ? [[word, 1]] : [];
+      const longer = word.length > 2 ? known.filter((one) => one !== word && one.startsWith(word)) : [];
+      for (const one of longer) found.push([one, 0.6]);
+      if (found.length) return found;
+      const near = known
+        .filter((one) => 2 * Math.min(one.length, word.length) >= 0.72 * (one.length + word.length))
+        .map((one) => [one, (2 * common(word, one)) / (one.length + word.length)])
+        .filter(([, ratio]) => ratio >= 0.72)
+        .sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, 3);
+      return near.filter(([, ratio]) => ratio > near[0][1] - 0.06).map(([one]) => [one, 0.4]);
+    };
+    const rank = ({ entries, words }) => {
+      const known = Object.keys(words);
+      const wanted = [...new Set(split(asked))].slice(0, 20);
+      const parts = new Map();
+      for (const word of wanted) {
+        const best = new Map();
+        for (const [one, likeness] of similar(word, known, words)) {
+          const held = words[one];
+          const rarity = Math.log1p(entries.length / (held.length / 2));
+          for (let i = 0; i < held.length; i += 2) {
+            const score = (likeness * rarity * held[i + 1]) / 100;
+            best.set(held[i], Math.max(best.get(held[i]) || 0, score));
+          }
+        }
+        for (const [entry, score] of best) parts.set(entry, [...(parts.get(entry) || []), score]);
+      }
+      const typed = split(asked).join(" ");
+      const hits = [...parts].map(([entry, scores]) => {
+        const names = entries[entry][3];
+        const phrase = typed.includes(" ") && names.some((name) => ` ${name} `.includes(` ${typed} `)) ? 1.6 : 1;
+        const sum = scores.reduce((a, b) => a + b, 0);
+        return [names.includes(typed) ? 1 : 0, (sum * scores.length * phrase) / wanted.length, entry];
+      });
+      return hits.sort((a, b) => b[0] - a[0] || b[1] - a[1]).slice(0, 20).map((hit) => entries[hit[2]]);
+    };
+    const script = document.createElement("script");
+    const root = document.documentElement.dataset.content_root || "./";
+    script.src = `${root}search_words.js`;
+    script.addEventListener("load", () => {
+      const list = document.createElement("ol");
+      list.className = "skew-hits";
+      for (const [kind, id, name] of rank(window.skewWords)) {
+        const item = document.createElement("li");
+        const link = document.createElement("a");
+        link.href = `${root}${kind}/${encodeURIComponent(id)}.html`;
+        link.textContent = name;
+        item.append(link, ` ${kind.replace(/s$/, "")} ${id}`);
+        list.append(item);
+      }
+      const title = document.createElement("h1");
+      title.textContent = "Search results";
+      const told = document.createElement("p");
+      told.setAttribute("role", "status");
+      told.textContent = list.children.length ? `Best of the catalogue for “${asked}”:` : "No entry matches.";
+      results.before(title, told, list);
+      results.hidden = true;
+    });
+    document.head.append(script);
   }
 
   // The graph: highlight causes and effects of a node under the pointer or with focus.
