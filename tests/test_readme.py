@@ -87,3 +87,16 @@ def test_the_first_result_stands_in_the_first_forty_lines():
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
 def test_every_page_is_listed_in_the_index(page):
     assert page.name == "README.md" or f"({page.name})" in (ROOT / "docs" / "README.md").read_text()
+
+
+def test_the_readme_states_what_the_measurements_and_the_assessment_state():
+    text = (ROOT / "docs" / "measurements.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| .*? \| (\d+) \| (\d+) \| [\d;\- ]+\|$", text, re.MULTILINE)
+    recordings, labels, reported = (sum(map(int, column)) for column in zip(*rows, strict=True))
+    stated = f"Of {labels} faults in {recordings} recordings that others made, it reported {reported} at the first try"
+    assert stated in README
+    for page in ("measurements.md", "assessment.md"):
+        shown = (ROOT / "docs" / page).read_text()
+        single, pairs = re.search(r"\| macro F1 \| (0\.\d\d) \| (0\.\d\d) \|", shown).groups()
+        assert f"macro F1 is {single} for single faults and {pairs} for pairs" in README, page
+        assert "--quiet-days 100 --seed 7" in shown, page

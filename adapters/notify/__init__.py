@@ -5,12 +5,11 @@ config into hashable settings and records every problem, and `build(settings, to
 Settings that did not change compare equal, so that a reload keeps the notifiers running.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Hashable
 from functools import cache
-from typing import Protocol
+from typing import Protocol, cast
 
+from skewscope.adapters.config.kinds import find_kinds
 from skewscope.adapters.notify.base import Notifier
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
@@ -31,10 +30,5 @@ class NotifierKind(Protocol):
 
 @cache
 def kinds() -> dict[str, NotifierKind]:
-    """Returns the available notifier modules by kind."""
-    found: dict[str, NotifierKind] = {}
-    for module in pkgutil.iter_modules(__path__):
-        made = importlib.import_module(f"{__name__}.{module.name}")
-        if hasattr(made, "read") and hasattr(made, "build"):
-            found[module.name.replace("_", "-")] = made
-    return dict(sorted(found.items()))
+    """Returns the available notifier modules by kind: those of this folder, and those of plug-ins."""
+    return cast("dict[str, NotifierKind]", find_kinds(__name__, __path__, "skewscope.notifiers"))

@@ -5,13 +5,12 @@ config into hashable settings and records every problem, and `build(settings, co
 Settings that did not change compare equal, so that a reload keeps the source running.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import Protocol, cast
 
+from skewscope.adapters.config.kinds import find_kinds
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.adapters.runtime.clock import Clock
 from skewscope.adapters.sources.common.base import TelemetrySource
@@ -52,10 +51,5 @@ class SourceKind(Protocol):
 
 @cache
 def source_kinds() -> dict[str, SourceKind]:
-    """Returns the available source modules by kind."""
-    found: dict[str, SourceKind] = {}
-    for module in pkgutil.iter_modules(__path__):
-        made = importlib.import_module(f"{__name__}.{module.name}")
-        if hasattr(made, "read") and hasattr(made, "build"):
-            found[module.name.replace("_", "-")] = made
-    return dict(sorted(found.items()))
+    """Returns the available source modules by kind: those of this folder, and those of plug-ins."""
+    return cast("dict[str, SourceKind]", find_kinds(__name__, __path__, "skewscope.sources"))

@@ -5,12 +5,11 @@ section `targets` into hashable settings and records every problem, and `build(s
 `common/base.py` describes what a target offers.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Hashable
 from functools import cache
-from typing import Protocol
+from typing import Protocol, cast
 
+from skewscope.adapters.config.kinds import find_kinds
 from skewscope.adapters.targets.common.base import Target
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
@@ -30,10 +29,5 @@ class TargetKind(Protocol):
 
 @cache
 def target_kinds() -> dict[str, TargetKind]:
-    """Returns the available target modules by kind."""
-    found: dict[str, TargetKind] = {}
-    for module in pkgutil.iter_modules(__path__):
-        made = importlib.import_module(f"{__name__}.{module.name}")
-        if hasattr(made, "read") and hasattr(made, "build"):
-            found[module.name.replace("_", "-")] = made
-    return dict(sorted(found.items()))
+    """Returns the available target modules by kind: those of this folder, and those of plug-ins."""
+    return cast("dict[str, TargetKind]", find_kinds(__name__, __path__, "skewscope.targets"))
