@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -256,3 +257,30 @@ def test_the_version_of_the_chart_is_that_of_the_program():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert {chart["version"], chart["appVersion"], values["image"]["tag"], values["agent"]["image"]["tag"]} == {version}
+
+
+def test_the_config_of_the_page_without_dpus_is_valid(tmp_path):
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "without-dpus.md").read_text(), re.DOTALL)
+    (tmp_path / "skewscope.yaml").write_text(text)
+    assert [source.kind for source in config.read(tmp_path / "skewscope.yaml").sources] == ["prometheus-query"]
+
+
+def test_the_commands_of_the_page_on_tokens_make_what_a_controller_takes(tmp_path):
+    """Its first block is run as it is, and the config of the chart reads what it makes."""
+    page = (ROOT / "docs" / "tokens.md").read_text()
+    (block,) = re.findall(r"## Make them\n\n((?:    .*\n)+)", page)
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    text = re.sub(r"/etc/skewscope-(tokens|tls)/", "", values["config"]).replace("/var/lib/skewscope/", "")
+    (tmp_path / "skewscope.yaml").write_text(text)
+    (tmp_path / "topology.yaml").write_text(values["topology"])
+    program = f"{sys.executable} -m skewscope.tui.cli.main"
+    script = re.sub(r"^    ", "", block, flags=re.MULTILINE).replace("    skewscope ", "skewscope ")
+    script = re.sub(r"^skewscope ", f"{program} ", script, flags=re.MULTILINE)
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "tokens").iterdir()} == {"node-0", "node-1"}
+    found = config.read(tmp_path / "skewscope.yaml")
+    assert found.tls is not None
+    assert found.agent_secret is not None

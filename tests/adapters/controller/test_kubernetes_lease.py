@@ -56,17 +56,17 @@ class Now:
         return self.t
 
 
+def lease_config(port, folder, name="main"):
+    """Returns the settings of a lease at a server, with a file of its token."""
+    (folder / "token").write_text(TOKEN)
+    return LeaseConfig(None, 10.0, LeaseObject(name, "skewscope", f"http://127.0.0.1:{port}", f"{folder}/token", ""))
+
+
 @pytest.fixture
 def leases(tmp_path):
     known = Leases()
-    (tmp_path / "token").write_text(TOKEN)
     with Server(known.answer) as server:
-        known.config = LeaseConfig(
-            None,
-            10.0,
-            LeaseObject("main", "skewscope", f"http://127.0.0.1:{server.server_port}", f"{tmp_path}/token", ""),
-        )
-        known.token = tmp_path / "token"
+        known.config, known.token = lease_config(server.server_port, tmp_path), tmp_path / "token"
         yield known
 
 
