@@ -166,6 +166,8 @@ class Engine:
         sampled = sampled or len(block) > 0 or len(frames) > 0
         self._rules.take_in(t, block, table, frames, sampled=sampled)
         self._tracker.senders.follow(table)
+        if sampled:
+            self._tracker.follow_period(self._rules.series_state.sampling.p90_period())
         tick = Tick(t, NewSamples.empty()) if self._series is None else self._series.read(t, sampled=sampled)
         with np.errstate(all="ignore"):
             for detector in self._detectors:

@@ -161,6 +161,8 @@ class Explainer:
 
     def __init__(self, causes: CauseGraph, locality: LocalityIndex, timing: IncidentTiming) -> None:
         self.causes, self.locality, self.timing = causes, locality, timing
+        self.explain_s = timing.explain_s
+        """Seconds for which a resolved root explains; no shorter than the windows of the rules of its effects."""
 
     def explain(
         self,
@@ -211,6 +213,14 @@ class Explainer:
         candidate = AttributionCandidate(one.id, one.condition, _entities_of(one), one.since, 0.0)
         return locate_candidate(candidate, self.locality)
 
+    def linger_s(self, root: IncidentState) -> float:
+        """Returns for how many seconds a root that resolves keeps what it explains.
+
+        A backlog drains in about the time in which it grew (judgement).
+        """
+        lasted = 0.0 if root.resolved_at is None else root.resolved_at - root.opened_at
+        return max(self.timing.linger_s, lasted)
+
     def find_lingering(
         self, t: float, recent: Iterable[DiagnosisState], states: Mapping[str, IncidentState]
     ) -> dict[str, Explanation]:
@@ -221,11 +231,11 @@ class Explainer:
             if explanation is None or incident.resolved_at is not None or incident.merged_into:
                 continue
             root = states.get(explanation.id)
-            if root is None or root.resolved_at is None or incident.since > root.resolved_at:
+            if root is None or root.resolved_at is None or incident.since > root.resolved_at + self.explain_s:
                 continue
             if _is_part_of(root, incident, states):
                 continue
-            if root.resolved_age(t) <= self.timing.linger_s:
+            if root.resolved_age(t) <= self.linger_s(root):
                 found[incident.id] = Explanation(root.id, "lingering")
         return found
 
@@ -233,7 +243,7 @@ class Explainer:
         self, t: float, recent: Iterable[DiagnosisState]
     ) -> tuple[list[AttributionCandidate], frozenset[str]]:
         """Returns the possible causes and effects, and the ids of those that resolved with an explanation."""
-        active = [one for one in recent if not one.merged_into and one.resolved_age(t) <= self.timing.explain_s]
+        active = [one for one in recent if not one.merged_into and one.resolved_age(t) <= self.explain_s]
         settled = frozenset(one.id for one in active if not one.is_open and one.explanation)
         return [_to_candidate(one) for one in active], settled
 

@@ -85,7 +85,12 @@ class AlertIncidents:
 
     def is_fading(self, t: float, alert: Alert) -> bool:
         """Whether an alert has cleared so recently that its group stays together."""
-        return not alert.firing_rules and t - alert.cleared_at <= self.timing.grouping_s
+        return not alert.firing_rules and t - alert.cleared_at <= max(self.timing.grouping_s, self.hold_s(alert))
+
+    def hold_s(self, alert: Alert) -> float:
+        """Returns for how many seconds the incident of an alert stays open once that has cleared."""
+        incident = self.incident_of.get(alert.key)
+        return 0.0 if incident is None else self.lifecycle.hold_s(incident)
 
     # --- indexes of recent incidents, made anew for each reconciliation
 
@@ -102,7 +107,7 @@ class AlertIncidents:
             self._by_primary_entity.setdefault((one.condition, one.primary_entity), []).append(one)
             if not one.is_open:
                 self._add_sibling(self._ended, one)
-            elif t - one.since <= self.timing.hand_over_s:
+            elif t - one.since <= self.timing.hand_over_s + self.lifecycle.hold_s(one):
                 self._add_sibling(self._begun, one)
 
     def _add_sibling(self, index: dict[SiblingKey, list[DiagnosisState]], one: DiagnosisState) -> None:
@@ -179,7 +184,7 @@ class AlertIncidents:
             self._merge(t, other, incident)
         incident.merged_into = ""
         self._update(t, incident, self.alerts.active[key], alerts)
-        if not firing:
+        if not firing and t - max(alert.cleared_at for alert in alerts) >= self.lifecycle.hold_s(incident):
             self._resolve(t, incident)
         return [incident, *open_[1:]]
 
@@ -188,7 +193,9 @@ class AlertIncidents:
     def _open(self, t: float, alert: Alert) -> DiagnosisState:
         """Returns the incident of an alert: one that resolved a short time ago, or a new one."""
         resolved = [
-            one for one in self._by_primary_entity.get(alert.key, ()) if one.resolved_age(t) <= self.timing.cool_down_s
+            one
+            for one in self._by_primary_entity.get(alert.key, ())
+            if one.resolved_age(t) <= self.lifecycle.cool_down_s(one)
         ]
         if resolved:
             incident = max(resolved, key=lambda one: one.sort_key)
@@ -267,7 +274,7 @@ class AlertIncidents:
         successors = [
             one
             for one in begun
-            if t - one.since <= self.timing.hand_over_s
+            if t - one.since <= self.timing.hand_over_s + self.lifecycle.hold_s(incident)
             and self._are_siblings(incident, one.condition, one.primary_entity)
         ]
         return min(successors, key=lambda one: one.sort_key, default=None)

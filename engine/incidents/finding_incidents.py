@@ -78,14 +78,16 @@ class FindingIncidents:
             if one.active:
                 if one.is_hearsay or one.id in changed:
                     self._update(t, one)
-            elif t - one.ended_at >= self.lifecycle.timing.grouping_s:
+            elif t - one.ended_at >= self._hold_s(one):
                 self.lifecycle.resolve(t, one)
         self.version += bool(changed - {""})
 
     def next_change(self) -> float:
         """Returns the time in seconds before which the same findings change nothing."""
-        cleared = (one.ended_at for one in self.recent.values() if one.is_open)
-        return min(cleared, default=math.inf) + self.lifecycle.timing.grouping_s
+        return min((one.ended_at + self._hold_s(one) for one in self.recent.values() if one.is_open), default=math.inf)
+
+    def _hold_s(self, one: SymptomState) -> float:
+        return max(self.lifecycle.timing.grouping_s, self.lifecycle.hold_s(one))
 
     def take_over(self, before: "FindingIncidents") -> None:
         """Goes on with the incidents that the lifecycle has taken over, and the owners of the findings that hold."""
@@ -164,7 +166,7 @@ class FindingIncidents:
         if one.is_open:
             return True
         is_same = finding.symptom == one.primary.symptom or finding.key in one.findings
-        return is_same and one.resolved_age(t) <= self.lifecycle.timing.cool_down_s
+        return is_same and one.resolved_age(t) <= self.lifecycle.cool_down_s(one)
 
     def _pool_symptom(self, finding: Finding) -> SymptomState | None:
         """Returns the open symptom of a pool of which a replica's finding from its past is a part."""

@@ -14,6 +14,12 @@ from skewscope.engine.model.topology import TEXT_GONE
 MAX_OPENED = 1000
 """Incidents that open, and that are compared with alternatives, in one tick; the others follow in the next ones. So a
 fault of thousands of places holds up no tick for seconds."""
+QUIET_SAMPLES = 3
+"""What has cleared is over after so many samples: one below a limit that it was above is chance..."""
+RULES_CLEAR_S = 10.0
+"""...of which rules wait for those of so many seconds themselves."""
+MAX_HOLD_S = 300.0
+"""Longest time for which one that comes and goes stays open: it doubles each time that it comes back."""
 State = TypeVar("State", bound=IncidentState)
 
 
@@ -26,6 +32,8 @@ class IncidentLifecycle:
         """All incidents by id, in the order in which they opened."""
         self.room = MAX_OPENED
         """How many more may open in this tick."""
+        self.period = 0.0
+        """Usual seconds between two samples of a series."""
         self.version = 0
         """Counts the changes."""
         self._recent: dict[str, dict[str, Any]] = {DIAGNOSIS: {}, SYMPTOM: {}}
@@ -38,6 +46,20 @@ class IncidentLifecycle:
     def begin_tick(self) -> None:
         """Lets incidents open again, after as many as may open in one tick."""
         self.room = MAX_OPENED
+
+    def hold_s(self, incident: IncidentState) -> float:
+        """Returns for how many seconds an incident stays open once its evidence has cleared."""
+        quiet = max(QUIET_SAMPLES * self.period - RULES_CLEAR_S, 0.0)
+        return min(quiet * 2.0 ** min(incident.flaps, 10), MAX_HOLD_S)
+
+    @property
+    def explain_s(self) -> float:
+        """Seconds for which a resolved root explains: the windows of rules hold some samples at least."""
+        return max(self.timing.explain_s, QUIET_SAMPLES * self.period)
+
+    def cool_down_s(self, incident: IncidentState) -> float:
+        """Returns for how many seconds after its end an incident that fires again is the same one."""
+        return max(self.timing.cool_down_s, self.hold_s(incident))
 
     def open(self, t: float, incident: IncidentState) -> None:
         """Adds an incident."""
@@ -89,12 +111,11 @@ class IncidentLifecycle:
 
         Returns whether there were some.
         """
-        retention = max(self.timing.cool_down_s, self.timing.explain_s)
         gone = [
             (some, id_)
             for some in self._recent.values()
             for id_, one in some.items()
-            if one.resolved_age(t) > retention
+            if one.resolved_age(t) > max(self.cool_down_s(one), self.explain_s)
         ]
         for some, id_ in gone:
             del some[id_]
@@ -122,4 +143,4 @@ class IncidentLifecycle:
             kind: {id_: self.states[id_] for id_ in some if id_ in self.states}
             for kind, some in before._recent.items()  # noqa: SLF001 - one of its own kind
         }
-        self.version = before.version + 1
+        self.version, self.period = before.version + 1, before.period

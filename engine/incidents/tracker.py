@@ -136,6 +136,11 @@ class IncidentTracker:
         """Replace the facts that are known from outside; they count from the next tick on."""
         self._context = tuple(sorted(set(context)))
 
+    def follow_period(self, period: float) -> None:
+        """Takes in how many seconds usually lie between two samples of a series."""
+        self._lifecycle.period = period
+        self._explainer.explain_s = self._lifecycle.explain_s
+
     def step(self, t: float, batches: Iterable[FindingBatch]) -> tuple[IncidentChange, ...]:
         """Returns the changes that the findings as of the end of one tick cause.
 
@@ -164,7 +169,8 @@ class IncidentTracker:
                     (verdict.kind, verdict.names) for verdict in self.alerts.current_verdicts()
                 )
             return
-        self.alerts.drop(t - max(self.timing.grouping_s, self.timing.explain_s))
+        held = max((self._lifecycle.hold_s(one) for one in self._by_alerts.recent.values()), default=0.0)
+        self.alerts.drop(t - max(self.timing.grouping_s, self._lifecycle.explain_s, held))
         revision = self._revision
         self._reconcile(t)
         self._find_witnesses()
@@ -192,14 +198,17 @@ class IncidentTracker:
         """Yields the times in seconds at which an alert or incident becomes too old for something, also past ones."""
         timing, states = self.timing, self._lifecycle.states
         for alert in self.alerts.active.values():
-            yield from (alert.cleared_at + age for age in (timing.grouping_s, timing.explain_s))
+            held = self._by_alerts.hold_s(alert)
+            yield from (alert.cleared_at + age for age in (timing.grouping_s, self._lifecycle.explain_s, held))
         for one in self._by_alerts.recent.values():
             if one.needs_comparison:
                 yield max(one.compared_at + COMPARISON_INTERVAL_S, self._t)
             root = states.get(one.explanation.id) if one.explanation else None
             for ended in (one.resolved_at, root.resolved_at if root else None):
                 if ended is not None:
-                    yield from (ended + age for age in (timing.explain_s, timing.linger_s, timing.cool_down_s))
+                    again = self._lifecycle.cool_down_s(one)
+                    lingers = self._explainer.linger_s(root) if root else 0.0
+                    yield from (ended + age for age in (self._lifecycle.explain_s, lingers, again))
 
     # --- lifecycle and attribution
 
@@ -226,7 +235,7 @@ class IncidentTracker:
         """Returns everything that decides the incidents, comparisons last; while it stays, they stay."""
         recent = self._by_alerts.recent
         fading = tuple(sorted(key for key, alert in self.alerts.active.items() if self._by_alerts.is_fading(t, alert)))
-        explaining = tuple(sorted(one.id for one in recent.values() if one.resolved_age(t) <= self.timing.explain_s))
+        explaining = tuple(sorted(one.id for one in recent.values() if one.resolved_age(t) <= self._lifecycle.explain_s))
         lingering = tuple(sorted(self._explainer.find_lingering(t, recent.values(), self._lifecycle.states)))
         due = tuple(sorted(one.id for one in recent.values() if one.is_open and _is_comparison_due(t, one)))
         messages = tuple((one.id, one.ranked_count) for one in self._by_findings.messages())
