@@ -14,6 +14,7 @@ from pathlib import Path
 from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.notify.base import OPENED, RESOLVED, WITHDRAWN, IncidentUpdate, NotificationScope
 from skewscope.adapters.notify.notifier_state import NotifierState
+from skewscope.adapters.notify.settings import DEFAULT_SEVERITY
 from skewscope.adapters.runtime.replay import replay
 from skewscope.adapters.runtime.runtime import Snapshot
 from skewscope.engine.model.incident import Incident
@@ -45,7 +46,7 @@ class PageCount:
     """The messages of one notifier over a recording."""
 
     start: float
-    state: NotifierState = field(default_factory=lambda: NotifierState(NotificationScope()))
+    state: NotifierState = field(default_factory=lambda: NotifierState(NotificationScope(DEFAULT_SEVERITY)))
     pages: list[Page] = field(default_factory=list)
     open: dict[str, Page] = field(default_factory=dict)
 

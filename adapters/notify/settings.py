@@ -12,6 +12,8 @@ from skewscope.engine.model.incident import SEVERITIES
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
 
+DEFAULT_SEVERITY = "warning"
+"""The lowest severity that is sent: what is worth knowing but no fault, as a rollout, wakes nobody."""
 SCOPE_FIELDS = ("name", "note", "least", "after")
 """Fields of every notifier."""
 SYMPTOM_FIELDS = ("symptoms",)
@@ -25,7 +27,7 @@ MAX_PLACES = 32
 
 def read_scope(fields: FieldReader, at: FieldPath, after: float = 0.0) -> NotificationScope:
     """Parses the scope; `after` is the default of the field `after`."""
-    least = fields.text((*at, "least"), choice=SEVERITIES) or SEVERITIES[0]
+    least = fields.text((*at, "least"), choice=SEVERITIES) or DEFAULT_SEVERITY
     symptoms = fields.value_at((*at, "symptoms")) is None or read_bool(fields, (*at, "symptoms"))
     min_age = read_number(fields, (*at, "after"), after, (0.0, 3600.0))
     return NotificationScope(least, not read_bool(fields, (*at, "explained")), min_age, symptoms)

@@ -152,6 +152,8 @@ BEFORE_END_S, AFTER_END_S = 15.0, 20.0
 """An incident that begins this long before or after the end of another one is its aftermath."""
 SAME_GROUP = 2
 """Closeness of two members of one group."""
+COLD_START = "weights-cold-start"
+"""What new replicas of a pool go through; its effects show while a pool changes."""
 LIKELY = 0.3
 """Probability from which on what a message is a sign of may explain a diagnosis (judgement: one of three)."""
 
@@ -170,6 +172,7 @@ class Explainer:
         recent: Collection[DiagnosisState],
         states: Mapping[str, IncidentState],
         messages: Collection[SymptomState] = (),
+        changes: Collection[SymptomState] = (),
     ) -> dict[str, Explanation | None]:
         """Returns the explanations of recent incidents by id, None for a root; omits those that keep theirs.
 
@@ -178,12 +181,14 @@ class Explainer:
             recent: incidents that are open or have just resolved.
             states: all incidents by id, including those that `recent` names as explanations.
             messages: symptoms that began with a message, and that nothing explains.
+            changes: pools that gain or lose replicas.
         """
         candidates, settled = self._candidates(t, recent)
         roots = self.find_lingering(t, recent, states)
         roots |= _related("caused", attribute_candidates(candidates, self.causes, self.locality))
         left = [one for one in recent if one.is_open and one.id not in roots]
         roots |= _related("caused", self._find_announced(left, messages) if messages else {})
+        roots |= _related("coincident", self._find_passing(left, changes) if changes else {})
         unexplained = [c for c in candidates if c.id not in roots and c.id not in settled]
         roots |= _related("coincident", find_coincident(unexplained, self.locality))
         found: dict[str, Explanation | None] = {}
@@ -207,6 +212,19 @@ class Explainer:
             for one, there in located:
                 if one.condition in effects and message.since <= one.since and closeness(here, there) >= SAME_GROUP:
                     found.setdefault(one.id, message.id)
+        return found
+
+    def _find_passing(
+        self, diagnoses: Collection[DiagnosisState], changes: Collection[SymptomState]
+    ) -> Mapping[str, str]:
+        """Returns by diagnosis the change of its pool that brings such a condition about until it is over."""
+        effects, found = self.causes.effects(COLD_START), {}
+        for change in changes:
+            here = self._locate(change)
+            for one in diagnoses:
+                is_later = one.since >= change.since - self.explain_s
+                if one.condition in effects and is_later and is_contained(here, self._locate(one)):
+                    found[one.id] = change.id
         return found
 
     def _locate(self, one: IncidentState) -> LocatedCandidate:

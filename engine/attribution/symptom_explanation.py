@@ -87,6 +87,14 @@ class SymptomExplainer:
         fitting = (root for root in near if root.since <= latest and root.until >= one.since and root.id != one.id)
         return min(fitting, default=PossibleRoot(0, "", 0.0, 0.0)).id
 
+    def find_change(self, one: SymptomState, changes: Iterable[SymptomState]) -> str:
+        """Returns the change of its pool with which a symptom of a replica or of the pool began; '' for none."""
+        if one.primary.place.kind not in SERVING_KINDS:
+            return ""
+        pools = self.tokens.locality.location_of(one.primary.place).pools
+        own = (each for each in changes if each is not one and f"pool:{each.primary.place.name}" in pools)
+        return next((each.id for each in own if one.since >= each.since - CAUSE_BEFORE_S), "")
+
     def _find_explainable(self, entities: Iterable[Entity]) -> frozenset[str]:
         """Returns the tokens of all places that a diagnosis may explain; a pool reaches its replicas."""
         found: set[str] = set()

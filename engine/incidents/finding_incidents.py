@@ -7,12 +7,14 @@ from skewscope.engine.attribution.signature_evidence import SignatureModel
 from skewscope.engine.incidents.confidence import Calibration
 from skewscope.engine.incidents.lifecycle import IncidentLifecycle
 from skewscope.engine.incidents.senders import SenderFinder
+from skewscope.engine.incidents.state import IncidentState
 from skewscope.engine.incidents.symptom import SymptomIndex, SymptomState, symptom_of
 from skewscope.engine.model.finding import EVENT, LESS, PAST, PEERS, SHARES, Finding, FindingKey
 from skewscope.engine.model.incident import Advice
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.places import JudgedPlaces, PlaceTokens
+from skewscope.engine.symptoms.pool_changes import CHANGING_POOL
 from skewscope.engine.symptoms.roles import PART_SIGNAL, STEP_SIGNAL
 from skewscope.kb.model import Catalogue
 
@@ -58,6 +60,16 @@ class FindingIncidents:
         """Returns the open symptoms that began with a message and that no diagnosis explains."""
         recent = self.recent.values()
         return [one for one in recent if one.primary.pattern == EVENT and one.is_open and one.explanation is None]
+
+    def pool_changes(self) -> list[SymptomState]:
+        """Returns the pools that gain or lose replicas, as open symptoms."""
+        return [one for one in self.recent.values() if one.is_open and one.condition == CHANGING_POOL]
+
+    def list_outlasting(self, states: Mapping[str, IncidentState]) -> list[SymptomState]:
+        """Returns the open symptoms that began with the change of a pool, and are still there when that is over."""
+        explained = ((one, one.explanation) for one in self.recent.values() if one.is_open and one.explanation)
+        roots = ((one, states.get(explanation.id)) for one, explanation in explained)
+        return [one for one, root in roots if root and root.condition == CHANGING_POOL and not root.is_open]
 
     def step(self, t: float, findings: Findings) -> None:
         """Brings the incidents in line with the findings that hold at a time."""

@@ -235,11 +235,14 @@ class IncidentTracker:
         """Returns everything that decides the incidents, comparisons last; while it stays, they stay."""
         recent = self._by_alerts.recent
         fading = tuple(sorted(key for key, alert in self.alerts.active.items() if self._by_alerts.is_fading(t, alert)))
-        explaining = tuple(sorted(one.id for one in recent.values() if one.resolved_age(t) <= self._lifecycle.explain_s))
+        explain_s = self._lifecycle.explain_s
+        explaining = tuple(sorted(one.id for one in recent.values() if one.resolved_age(t) <= explain_s))
         lingering = tuple(sorted(self._explainer.find_lingering(t, recent.values(), self._lifecycle.states)))
         due = tuple(sorted(one.id for one in recent.values() if one.is_open and _is_comparison_due(t, one)))
         messages = tuple((one.id, one.ranked_count) for one in self._by_findings.messages())
-        return self.alerts.version, self._context, self._by_alerts.waiting, fading, explaining, lingering, messages, due
+        changes = tuple(one.id for one in self._by_findings.pool_changes())
+        waiting = self._by_alerts.waiting
+        return self.alerts.version, self._context, waiting, fading, explaining, lingering, messages, changes, due
 
     def _count_judgeable(self, condition: str, domain: str, kind: str) -> int:
         verdicts = (verdict for _, verdict in self.alerts.verdicts_of(condition))
@@ -247,7 +250,8 @@ class IncidentTracker:
 
     def _explain(self, t: float) -> None:
         recent = self._by_alerts.recent
-        found = self._explainer.explain(t, recent.values(), self._lifecycle.states, self._by_findings.messages())
+        others = self._by_findings.messages(), self._by_findings.pool_changes()
+        found = self._explainer.explain(t, recent.values(), self._lifecycle.states, *others)
         changed = [recent[id_] for id_, new in found.items() if recent[id_].explanation != new]
         for incident in sorted(changed, key=lambda one: one.sort_key):
             self._lifecycle.explain(t, incident, found[incident.id])
@@ -255,14 +259,18 @@ class IncidentTracker:
     def _explain_symptoms(self, t: float) -> None:
         """Explains the symptoms that no diagnosis explains yet, up to the tick in which they resolve."""
         recent = self._by_findings.recent.values()
+        for one in self._by_findings.list_outlasting(self._lifecycle.states):
+            self._lifecycle.explain(t, one, None)
         left = [one for one in recent if one.explanation is None and one.resolved_age(t) <= 0]
         if not left:
             return
         self._symptom_explainer.update(self._revision, self._by_alerts.recent.values(), self._lifecycle.states)
+        changes = self._by_findings.pool_changes()
         for one in left:
-            root = self._symptom_explainer.find(one)
-            if root:
+            if root := self._symptom_explainer.find(one):
                 self._lifecycle.explain(t, one, Explanation(root, "caused"))
+            elif change := self._symptom_explainer.find_change(one, changes):
+                self._lifecycle.explain(t, one, Explanation(change, "coincident"))
 
     # --- advice
 

@@ -310,12 +310,8 @@ class JudgedCells:
         return role == "workload" and signal.type in COUNTER_TYPES and signal.unit == "{request}"
 
     def series_of(self, signal: str, place: str) -> int:
-        """Returns the first series of a signal at a place; -1 for none."""
-        if signal not in self.state.rows:
-            return -1
-        number = self.state.entities.numbers.get(self.state.kinds[signal], {}).get(place, -1)
-        rows = self.state.rows_of(signal).series
-        return int(rows[0, number]) if number >= 0 and rows.size else -1
+        """Returns the first series of a signal at a place, whatever its selector; -1 for none."""
+        return next(iter(self.all_series_of(signal, place)), -1)
 
     def all_series_of(self, signal: str, place: str) -> list[int]:
         """Returns the series of a signal at a place, one of each selector."""

@@ -23,6 +23,7 @@ from skewscope.engine.symptoms.loaded_capacity import LoadedCapacity
 from skewscope.engine.symptoms.odd_siblings import OddSiblings
 from skewscope.engine.symptoms.past_shifts import PastShifts
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
+from skewscope.engine.symptoms.pool_changes import PoolChanges
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
 from skewscope.engine.symptoms.request_shares import RequestShares
 from skewscope.engine.symptoms.samples import SampleSource
@@ -60,6 +61,7 @@ class SeriesDetectors:
             ErrorBursts(cells),
             StateChanges(cells),
             EventReports(cells),
+            PoolChanges(cells, pools),
             Limits(cells),
             OddSiblings(cells),
             LoadedCapacity(cells),

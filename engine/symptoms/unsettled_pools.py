@@ -1,5 +1,8 @@
 """Pools of which a replica is out of service, or was a moment ago: the others are meant to take its load."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from skewscope.engine.model.arrays import Index, Mask
@@ -8,6 +11,23 @@ from skewscope.engine.symptoms.cells import JudgedCells
 
 SETTLE_S = 60.0
 """Seconds until a replica that returns has its load."""
+CHANGE_S = 300.0
+"""Seconds for which a pool counts as changing after one of its replicas came or went: so long does Kubernetes wait by
+default before it scales down again (stabilizationWindowSeconds), and longer than caches take to warm up."""
+
+
+@dataclass(slots=True)
+class PoolChange:
+    """Replicas of a pool that came or went one after another."""
+
+    pool: str
+    since: float
+    """When the first one did, seconds since 1970."""
+    newest: float
+    """When the last one did."""
+    before: float
+    """How many reported before, and do now."""
+    after: float
 
 
 class UnsettledPools:
@@ -22,6 +42,11 @@ class UnsettledPools:
         self.ready: Index = np.full(len(pools), -1, np.intp)
         """The series that counts the replicas in service, or -1."""
         self._engine, self._engine_pool = (np.empty(0, np.intp) for _ in range(2))
+        self._reporting = np.zeros(len(pools))
+        """How many replicas report, and when the first one began to, seconds."""
+        self._begun_at = np.full(len(pools), np.nan)
+        self._changes: dict[int, PoolChange] = {}
+        self._t = -np.inf
         self._out_at = np.full(len(pools), -np.inf)
         """When a replica was last out of service, seconds."""
         self.unsettled: Mask = np.zeros(len(pools), bool)
@@ -47,8 +72,32 @@ class UnsettledPools:
         out[self._engine_pool[silent]] = True
         self._out_at[out] = t
         self.unsettled = t - self._out_at < SETTLE_S
+        self._find_changes(t)
+
+    def _find_changes(self, t: float) -> None:
+        """Finds the pools of which more or fewer replicas report than before, but for those that begin to be seen."""
+        self._t = t
+        fresh = ~np.isnan(self.cells.state.fresh_values(self._engine))
+        now = np.bincount(self._engine_pool[fresh], minlength=len(self.size)).astype(float)
+        self._begun_at[np.isnan(self._begun_at) & (now > 0)] = t
+        settled = t - self._begun_at > SETTLE_S
+        for number in np.flatnonzero(settled & (now != self._reporting)).tolist():
+            change = self._changes.get(number)
+            if change is None or t - change.newest >= CHANGE_S:
+                name, before = self.cells.topology.pools[number].name, float(self._reporting[number])
+                change = self._changes[number] = PoolChange(name, t, t, before, before)
+            change.newest, change.after = t, float(now[number])
+        self._reporting = now
+
+    def recent_changes(self) -> Sequence[PoolChange]:
+        """Returns the changes of pools that are still changing, in the order of pools."""
+        return [one for _, one in sorted(self._changes.items()) if self._t - one.newest < CHANGE_S]
 
     def take_over(self, before: "UnsettledPools") -> None:
         """Goes on with what another one learned of the pools that both have."""
         names = [[pool.name for pool in one.cells.topology.pools] for one in (before, self)]
-        copy_items(self, before, ("_out_at", "unsettled"), match_places(*names))
+        copy_items(self, before, ("_out_at", "unsettled", "_reporting", "_begun_at"), match_places(*names))
+        numbers = {name: n for n, name in enumerate(names[1])}
+        self._t = before._t  # noqa: SLF001 - one of its own kind
+        changes = before._changes.values()  # noqa: SLF001
+        self._changes = {numbers[one.pool]: one for one in changes if one.pool in numbers}
