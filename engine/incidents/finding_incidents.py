@@ -14,8 +14,7 @@ from skewscope.engine.model.incident import Advice
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.places import JudgedPlaces, PlaceTokens
-from skewscope.engine.symptoms.pool_changes import CHANGING_POOL
-from skewscope.engine.symptoms.roles import PART_SIGNAL, STEP_SIGNAL
+from skewscope.engine.symptoms.roles import CHANGING_POOL, PART_SIGNAL, STEP_SIGNAL
 from skewscope.kb.model import Catalogue
 
 LEVELS = frozenset({"up", "down"})
@@ -162,6 +161,8 @@ class FindingIncidents:
         return one.id
 
     def _tokens_of(self, finding: Finding) -> set[str]:
+        if finding.symptom == CHANGING_POOL:
+            return {f"change:{finding.place.name}"}  # what is found at the same time is no part of it
         tokens = {*self.tokens.of(finding.place)}
         if finding.pattern in (SHARES, LESS):
             name, topology = finding.place.name, self.locality.topology

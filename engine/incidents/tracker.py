@@ -35,6 +35,7 @@ from skewscope.engine.model.topology import GonePlaces, Topology
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.places import PlaceTokens
+from skewscope.engine.symptoms.roles import CHANGING_POOL
 from skewscope.kb.model import Catalogue
 
 
@@ -352,6 +353,8 @@ class IncidentTracker:
         self._cache.forget_all_but(states.keys())
         for one in states.values():
             root, parts = roots.get(one.id), explained.get(one.id, ())
+            if one.condition == CHANGING_POOL and not parts:
+                continue  # a rollout that brings nothing about is none
             places = tuple((part.condition, part.primary_entity, part.members) for part in parts)
             build = partial(to_incident, one, self.locality, self.catalogue, root, parts, input_hash)
             yield self._cache.get(one.id, (input_hash, root, places, one.content), build)

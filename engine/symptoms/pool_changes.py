@@ -1,6 +1,5 @@
 """Pools that gain or lose replicas: what their load shows then passes with the change."""
 
-import math
 from collections.abc import Iterator
 
 from skewscope.engine.model.finding import PAST, Finding
@@ -8,10 +7,8 @@ from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.series_detector import SeriesDetector
-from skewscope.engine.symptoms.unsettled_pools import CHANGE_S, UnsettledPools
+from skewscope.engine.symptoms.unsettled_pools import UnsettledPools
 
-CHANGING_POOL = "changing-pool"
-"""Id of the symptom."""
 COUNT_SIGNAL = "pool.replicas"
 
 
@@ -34,7 +31,3 @@ class PoolChanges(SeriesDetector):
             place = Entity("pool", change.pool)
             direction = "up" if change.after > change.before else "down"
             yield Finding(signal, place, PAST, direction, change.since, change.after, change.before)
-
-    def next_change(self) -> float:
-        """Returns when the first change is over, in seconds."""
-        return min((one.newest + CHANGE_S for one in self.pools.recent_changes()), default=math.inf)

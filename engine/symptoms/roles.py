@@ -46,6 +46,8 @@ LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
 """Where requests are served, these count only while some are: an idle replica turns slowly."""
 POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
 """While a replica of a pool is out of service, the others take its load: these do not count then."""
+CHANGING_POOL = "changing-pool"
+"""Symptom of a pool that gains or loses replicas."""
 UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
 
 

@@ -165,3 +165,29 @@ def test_replicas_without_a_known_front_end_are_compared_by_what_their_engines_a
         world.tick(counts | {("serve.running", "replica", name): 5.0 for name in "ABCD"})
     (incident,) = world.incidents()
     assert (incident.condition, incident.name) == ("uneven-load", "C")
+
+
+def rollout(*, overload=False):
+    """Returns the incidents of a pool of three replicas, one of which is away for two minutes from the third on."""
+    world = SymptomWorld(fleet=pool_of_replicas(3))
+    for n in range(500):
+        away = 180 <= n < 300
+        heard = "AB" if away else "ABC"
+        values = {("serve.running", "replica", name): 20.0 for name in heard}
+        queue = 200.0 if overload and away else 1.0
+        values |= {("serve.waiting", "replica", name): queue for name in heard}
+        world.tick(values)
+    return world.incidents()
+
+
+def test_a_rollout_that_brings_nothing_about_is_no_incident():
+    assert not rollout()
+
+
+def test_what_a_rollout_brings_about_is_explained_by_it():
+    found = rollout(overload=True)
+    (change,) = [one for one in found if one.condition == "changing-pool"]
+    others = [one for one in found if one is not change]
+    assert change.severity == "info"
+    assert others
+    assert {one.root_id for one in others} == {change.id}
