@@ -134,6 +134,7 @@ def _step_roles(template: Template, file: str) -> list[Role]:
     roles: list[Role] = []
     if number is not None:
         roles.append(Role(number, "step", FormatField(step="number"), "the number of the step"))
+        roles += _find_epoch(template, number)
     dates = _find_dates(template, number, file)
     if duration := _find_duration(template, dates):
         roles.append(duration)
@@ -147,11 +148,12 @@ def _step_roles(template: Template, file: str) -> list[Role]:
         if roles or not _matches(TOKEN_RATE, template.columns[samples]) or "train" in template.columns[samples].name:
             what = FormatField(signal="step.sample_rate")
             roles.append(Role(samples, "samples", what, "what the job processes a second"))
-    if number is not None and len(roles) == 1:
+    if number is not None and {role.what.step for role in roles} <= {"number", "epoch", "length"}:
         if not TRAINING_WORDS & _words(template.first):
             return []
         roles += [] if dates.times else _find_clock(template)
-    return roles if number is None or dates.times or len(roles) > 1 else []
+    is_timed = any(role.what.step not in ("number", "epoch", "length") for role in roles)
+    return roles if number is None or dates.times or is_timed else []
 
 
 def _find_step_number(template: Template) -> int | None:
@@ -172,6 +174,22 @@ def _find_step_number(template: Template) -> int | None:
             rank = int(is_named), numbers[-1] - numbers[0], -place
             best = max(best, rank) if best else rank
     return -best[2] if best else None
+
+
+def _find_epoch(template: Template, number: int) -> Iterator[Role]:
+    """Yields the columns of the epoch and of its steps, unless the number of the step goes on from epoch to epoch."""
+    steps = template.numbers(number)
+    for place, column in enumerate(template.columns):
+        epochs = template.numbers(place)
+        if _words(column.name) - NEUTRAL != {"epoch"} or column.is_total or any(one % 1 or one < 0 for one in epochs):
+            continue
+        pairs = list(zip(pairwise(epochs), pairwise(steps), strict=True))
+        if any(b < a or (b > a and after > before) for (a, b), (before, after) in pairs):
+            continue
+        yield Role(place, "epoch", FormatField(step="epoch"), "the epoch")
+        if number + 1 < len(template.columns) and template.columns[number + 1].is_total:
+            yield Role(number + 1, "length", FormatField(step="length"), "the steps of an epoch")
+        return
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,6 +241,8 @@ class StepLines:
         elif seconds:
             samples = one.parts["samples"].value if "samples" in one.parts else None
             self.steps.add_step(one.line, one.number, seconds, samples)
+        elif one.line.time is None and self.steps.stamp is None and not self.steps.has_stamps:
+            self.steps.count_step(one.line, one.number)
         else:
             self._add_dated(one, begins=begins)
         if one.number != self._evaluated:

@@ -22,6 +22,7 @@ SAMPLE_RATE = "skewscope_step_sample_rate"
 EVALUATION = "skewscope_step_evaluation"
 RANK_IN_NAME = re.compile(r"[-_.]?rank[-_]?\d+", re.IGNORECASE)
 RELATIVE = "the log has no times: they begin at 0 s and grow by the time of each step"
+COUNTED = "the log has no times, nor does it say how long steps take: each counts as one second"
 PARTLY = "some steps have no time: theirs is that of the step before, and the time they took"
 MAX_SPREAD = 2.0
 """Times as long as steps took, in which they are spread over what passed; more is a pause after them (judgement)."""
@@ -58,8 +59,11 @@ class StepReader:
     """Number of the newest step."""
     stamp: float | None = None
     """Newest time in the log that no step has used."""
-    _has_stamps: bool = False
+    has_stamps: bool = False
+    """Whether some step has the time of a line."""
     _has_guesses: bool = False
+    _is_counted: bool = False
+    """Whether some steps count as a second, since nothing says how long they took."""
     _guessed_since: float | None = None
     """Time of the last step that a stamp gave its time, if steps without one have followed it."""
     _runs: int = 1
@@ -135,9 +139,14 @@ class StepReader:
         self._advance(line, seconds)
         self.step = step
 
+    def count_step(self, line: LogLine, step: int) -> None:
+        """Passes over the steps since the last line, in a log that says neither their time nor when they were."""
+        self._advance(line, 1.0)
+        self.step, self._is_counted = step, True
+
     def add_progress(self, line: LogLine, step: int) -> None:
         """Adds the mean time of the steps since the last one, by the times of their lines."""
-        if line.time is None or step == self.step or (self._has_stamps and line.time == self.time):
+        if line.time is None or step == self.step or (self.has_stamps and line.time == self.time):
             # Stamps of whole seconds may be those of several lines.
             return
         missing, self.missing = self.missing, 0
@@ -162,7 +171,8 @@ class StepReader:
     def list_series(self) -> list[LabelledSeries]:
         """Returns all series, with a note where times are not from the log."""
         if self._has_guesses:
-            self.collector.note = join_notes(self.collector.note, PARTLY if self._has_stamps else RELATIVE)
+            kind = PARTLY if self.has_stamps else COUNTED if self._is_counted else RELATIVE
+            self.collector.note = join_notes(self.collector.note, kind)
         return self.collector.series()
 
     def _add(self, metric: str, value: float, line: LogLine, time: float | None = None) -> None:
@@ -193,11 +203,11 @@ class StepReader:
         """Moves to the time of a step that took so many seconds."""
         stamp = self.stamp if line.time is None else line.time
         self.stamp = None
-        if stamp is not None and (stamp > self.time or not self._has_stamps):
+        if stamp is not None and (stamp > self.time or not self.has_stamps):
             self._spread_guesses(stamp - seconds)
-            self.time, self._has_stamps = stamp, True
+            self.time, self.has_stamps = stamp, True
         elif stamp is None:
-            if self._has_stamps and self._guessed_since is None:
+            if self.has_stamps and self._guessed_since is None:
                 self._guessed_since = self.time
             self.time, self._has_guesses = self.time + seconds, True
         if self.is_evaluating:

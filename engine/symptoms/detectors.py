@@ -46,11 +46,12 @@ class SeriesDetectors:
         self.cells = cells = JudgedCells(state, topology)
         pools = UnsettledPools(cells)
         self.reader = SeriesReader(cells, pools)
-        self.past = past = PastShifts(cells)
+        growing = GrowingSteps(cells)
+        self.past = past = PastShifts(cells, growing)
         self.silences = Silences(cells)
         paths = IdlePaths(cells, past.shifts)
         self.all: tuple[SeriesDetector, ...] = (
-            GrowingSteps(cells),
+            growing,
             CapacityFalls(cells),
             past,
             PeerRatios(cells, past.shifts),

@@ -58,11 +58,33 @@ class EpochComparison:
         self.since = self.since if self.run else time
         self.run = self.run + 1 if is_longer else 0
 
+    def explains_length(self) -> bool:
+        """Returns whether a step is as long as it is by its place: steps grow within an epoch, and are no longer in it.
+
+        In the first epoch nothing else is known than that they grow from its begin on, rather than all at once.
+        """
+        known = self._fastest or self._steps
+        return self.is_whole and self.run < GROWING_STEPS and is_ramp(np.array(known))
+
     @property
     def usual(self) -> float:
         """Seconds of the step at the place of the newest one in the fastest epoch; infinite where it has none."""
         place = len(self._steps) - 1
         return self._fastest[place] if place < len(self._fastest) else np.inf
+
+
+def is_ramp(values: F64) -> bool:
+    """Returns whether values rise along a line: it is closer to them, by least squares, than any two levels are."""
+    count = len(values)
+    if count < GROWING_STEPS:
+        return False
+    place = np.arange(count) - (count - 1) / 2
+    deviation = values - values.mean()
+    slope = float(place @ deviation / (place @ place))
+    # With two levels, of the first k values and of the rest, what is left is smaller by this than with one.
+    first = np.arange(1, count)
+    gain = np.cumsum(deviation)[:-1] ** 2 * count / (first * (count - first))
+    return slope > 0 and slope**2 * float(place @ place) > float(gain.max())
 
 
 class GrowingSteps(SeriesDetector):
@@ -121,6 +143,11 @@ class GrowingSteps(SeriesDetector):
         state = self.cells.state
         begun = (one for one in self.cells.all_series_of(EPOCH_SIGNAL, place) if state.times[one] <= time)
         return max((float(np.floor(state.latest[one])) for one in begun), default=np.nan)
+
+    def explains_length(self, cell: int) -> bool:
+        """Returns whether the newest steps of a cell are as long as they are by their place in the epoch."""
+        known = self._epochs.get(int(self._place[cell]))
+        return known is not None and known.explains_length()
 
     def find(self) -> Iterator[Finding]:
         """Yields the durations that grow."""

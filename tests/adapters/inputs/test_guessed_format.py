@@ -44,7 +44,10 @@ FITTING = {
     ),
     "per step": (" {n}0/900 [=====>....] - ETA: 1:2{d} - loss: 0.52 - 41{d}ms/step", {STEP: 190, TIME: 0.419}),
     "seconds per step": ("Iter {n:6d} Train Loss 1.21  1.4{d} s/it", {STEP: 19, TIME: 1.49}),
-    "a mean in brackets": ("Epoch: [1][{n}/400]\tTime 0.41{d} (0.987)\tLoss 2.3 (2.4)", {STEP: 19, TIME: 0.419}),
+    "a mean in brackets": (
+        "Epoch: [1][{n}/400]\tTime 0.41{d} (0.987)\tLoss 2.3 (2.4)",
+        {"step epoch": 1, STEP: 19, "step length": 400, TIME: 0.419},
+    ),
     "samples": ("iter {n}: 234{d}.5 images/sec +/- 0.0 (jitter = 0.2) 7.91", {STEP: 19, SAMPLES: 2349.5}),
     "steps a second": ("INFO:tensorflow:global_step/sec: 2.31{d}", {RATE: 2.319}),
     "names like units": (
@@ -67,6 +70,20 @@ def test_numbers_whose_names_and_units_fit_are_read(name):
     assert taken(lines) == pytest.approx(wanted)
     begun_in_the_middle = [lines[3][20:], *lines[4:8], "Traceback", "", *lines[8:]]
     assert taken(begun_in_the_middle) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("form", "wanted"),
+    [
+        ("[Epoch {e} step {n}/10] step_time 0.4{n}s", {"step epoch": 2, STEP: 9, "step length": 10, TIME: 0.49}),
+        ("epoch {e}, batch {n}, step_time 0.4{n}s", {"step epoch": 2, STEP: 9, TIME: 0.49}),
+        ("epoch {e}, step {all}, step_time 0.4{n}s", {STEP: 29, TIME: 0.49}),  # the job counts on
+        ("epoch {e}.{n}, step {n}, step_time 0.4{n}s", {STEP: 9, TIME: 0.49}),
+    ],
+)
+def test_steps_that_begin_anew_with_each_epoch_are_of_one_run(form, wanted):
+    lines = [form.format(e=n // 10, n=n % 10, all=n) for n in range(30)]
+    assert taken(lines) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(
@@ -142,3 +159,13 @@ def test_long_lines_take_little_time():
     begin = time.process_time()
     guess_format(["a-" * 2000 + " 1", "a b " * 900 + "1", "1 " * 2000, "step 1" + " step" * 700, "(" * 4000] * 80)
     assert time.process_time() - begin < 10
+
+
+def test_of_lines_without_times_or_lengths_each_step_counts_as_a_second(tmp_path):
+    rate = [52000.0 if n < 120 else 30000.0 for n in range(200)]
+    lines = [f"step {n}/200 | loss 2.{n % 10} | lr 3e-4 | tok/s {rate[n] + n % 7:.1f}" for n in range(200)]
+    (tmp_path / "train.log").write_text("\n".join(lines))
+    told = CliRunner().invoke(cli, ["diagnose", str(tmp_path / "train.log")])
+    assert told.exit_code == 1
+    assert "each counts as one second" in " ".join(told.output.split())
+    assert "Less work is done on group train" in told.output

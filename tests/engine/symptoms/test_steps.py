@@ -332,3 +332,26 @@ def test_growth_over_epochs_of_few_steps_is_reported():
 
 def test_in_the_first_epoch_growth_says_nothing():
     assert not growth_by_epoch(lambda _, step: 2.0 + 0.25 * step, steps=40, epochs=1)
+
+
+def noisy(seconds, place):
+    return seconds * (1 + 0.05 * ((place * 7919 % 41) - 20) / 20)
+
+
+@pytest.mark.parametrize(
+    ("duration", "told"),
+    [
+        (lambda _, step: 0.5 + 0.005 * step, False),  # sorted by length
+        (lambda epoch, step: (0.5 + 0.005 * step) * (1.9 if (epoch, step) >= (2, 30) else 1.0), True),
+        (lambda epoch, step: 0.9 if (epoch, step) >= (1, 30) else 0.5, True),
+        (lambda epoch, step: 0.9 if (epoch, step) >= (0, 60) else 0.5, True),
+    ],
+)
+def test_noisy_steps_are_as_long_as_their_place_in_the_epoch_says(duration, told):
+    world = SymptomWorld()
+    for epoch in range(3):
+        for step in range(100):
+            seconds = noisy(duration(epoch, step), step + 100 * epoch)
+            begins = {("step.epoch", "group", "A"): float(epoch)} if not step else {}
+            world.tick({STEP: seconds, **begins}, pause=seconds)
+    assert [one.condition for one in world.incidents()] == (["slow-steps"] if told else [])
