@@ -11,6 +11,8 @@ from skewscope.engine.attribution.posterior import BOTH_THERE
 from skewscope.engine.incidents.alerts import AlertTracker, EvidenceSpec, RuleInfo
 from skewscope.engine.incidents.confidence import GAIN, prior_log_odds, weigh_evidence
 from skewscope.engine.incidents.diagnosis import DiagnosisState
+from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.arrays import Index, sort_unique
 from skewscope.engine.model.locality import NODE_BOUND, Entity, NeighbourIndex
 from skewscope.engine.model.verdict import UNKNOWN, YES, RuleVerdict
@@ -79,6 +81,26 @@ class AlternativeFinder:
             self._set_candidates(incident, near)
             incident.comparison_count += 1
             incident.compared_at, incident.needs_comparison = t, incident.comparison_count == 1
+
+    def weigh_causes(self, symptoms: Sequence[SymptomState]) -> dict[str, dict[str, float]]:
+        """Returns by id of a symptom the log-odds that its causes lose by the verdicts of this tick, by condition.
+
+        A rule that is judged at the place and does not hold speaks against its condition. What it sees of it counts
+        for nothing here: the findings have it already.
+        """
+        nearby = [
+            {
+                name: judged
+                for name, entries in self._verdicts_near(one, [cause.condition for cause in one.causes]).items()
+                if (judged := [entry for entry in entries if len(entry[2])])
+            }
+            for one in symptoms
+        ]
+        odds = _log_odds_by_rule(entry for near in nearby for entries in near.values() for entry in entries)
+        return {
+            one.id: {name: lost for name, entries in near.items() if (lost := min(_best_log_odds(entries, odds), 0.0))}
+            for one, near in zip(symptoms, nearby, strict=True)
+        }
 
     def _set_candidates(self, incident: DiagnosisState, near: Mapping[str, Sequence[NearbyVerdict]]) -> None:
         unjudged = self._candidates(incident, near)
@@ -164,7 +186,7 @@ class AlternativeFinder:
         return self._verdicts_near(incident, conditions)
 
     def _verdicts_near(
-        self, incident: DiagnosisState, conditions: Iterable[str], *, wide: bool = False
+        self, incident: IncidentState, conditions: Iterable[str], *, wide: bool = False
     ) -> dict[str, list[NearbyVerdict]]:
         """Returns by condition the verdicts of its rules, with the entities at or next to the incident.
 

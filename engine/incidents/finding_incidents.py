@@ -1,9 +1,10 @@
 """Which findings are one incident: those of one place and time, named after the one that says most."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from skewscope.engine.attribution.signature_evidence import SignatureModel
+from skewscope.engine.attribution.signature_evidence import Candidate, SignatureModel
 from skewscope.engine.incidents.confidence import Calibration
 from skewscope.engine.incidents.lifecycle import IncidentLifecycle
 from skewscope.engine.incidents.senders import SenderFinder
@@ -250,10 +251,26 @@ class FindingIncidents:
             for node in self.locality.nodes_of(each.place.kind, each.place.name)
         }
         delivered = () if self.judged is None else self.judged.delivered_near(tokens)
-        one.causes = self._signatures.weigh(tuple(one.findings.values()), delivered, kinds, len(machines))
+        causes = self._signatures.weigh(tuple(one.findings.values()), delivered, kinds, len(machines))
+        one.causes = with_rules(causes, one.rule_odds)
         one.decides = self._signatures.decisive_signal(one.causes)
         one.mitigations = self._advise(one.posterior.probabilities)
         one.ranked_count = len(one.findings)
+
+    def compare(self, t: float, compared: Mapping[str, Mapping[str, float]]) -> None:
+        """Sets what rules say of the causes of symptoms.
+
+        Args:
+            t: the end of the tick.
+            compared: by id of a symptom, and by condition: log-odds that it loses by its rules.
+        """
+        for id_, odds in compared.items():
+            one = self.recent[id_]
+            one.compared_at = t
+            if odds != one.rule_odds:
+                one.rule_odds = odds
+                self._rank_causes(one)
+                self.version += 1
 
     def _advise(self, probabilities: Mapping[str, float]) -> tuple[Advice, ...]:
         found: dict[str, Advice] = {}
@@ -265,6 +282,14 @@ class FindingIncidents:
                 actor = self.catalogue.mitigations[name].actor
                 found.setdefault(name, Advice(name, actor, f"if it is {condition.name}"))
         return tuple(found.values())
+
+
+def with_rules(causes: Sequence[Candidate], odds: Mapping[str, float]) -> tuple[Candidate, ...]:
+    """Returns the causes with what rules say of them, likeliest first."""
+    if not odds:
+        return tuple(causes)
+    added = (replace(one, log_odds=one.log_odds + odds.get(one.condition, 0.0)) for one in causes)
+    return tuple(sorted(added, key=lambda one: (-one.log_odds, one.condition)))
 
 
 def with_replicas(tokens: Collection[str], locality: LocalityIndex) -> set[str]:

@@ -1,7 +1,7 @@
 """A symptom: an incident that rests on findings, and whose causes are only likely."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -36,6 +36,10 @@ class SymptomState(IncidentState):
     """When nothing of it held any more; infinite while something does."""
     causes: tuple[Candidate, ...] = ()
     """The conditions that explain some of it, likeliest first."""
+    rule_odds: Mapping[str, float] = field(default_factory=dict)
+    """By condition: log-odds that it loses as its rules are judged here and do not hold. Replaced, never changed."""
+    compared_at: float = -math.inf
+    """When its causes were last compared with what rules say of them."""
     ranked_count: int = 0
     """Findings from which the causes were last worked out."""
     decides: str = ""

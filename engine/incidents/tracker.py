@@ -28,6 +28,7 @@ from skewscope.engine.incidents.lifecycle import MAX_OPENED, IncidentLifecycle
 from skewscope.engine.incidents.result_cache import KeyedCache, ResultCache
 from skewscope.engine.incidents.senders import RoundJoin, SenderFinder
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation, to_incident
+from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.finding import FindingBatch
 from skewscope.engine.model.incident import Advice, Explanation, Incident, IncidentChange
 from skewscope.engine.model.locality import Entity, LocalityIndex, NeighbourIndex
@@ -160,6 +161,7 @@ class IncidentTracker:
         found = (one for batch in others for one in batch if not (self._gone and self._gone.has(one.place)))
         self._by_findings.step(t, {one.key: one for one in found})
         self._explain_symptoms(t)
+        self._compare_symptoms(t)
         return self._lifecycle.take_changes()
 
     def _step_alerts(self, t: float, verdicts: Iterable[RuleVerdict]) -> None:
@@ -187,7 +189,8 @@ class IncidentTracker:
     def next_change(self) -> float:
         """Returns the time in seconds before which the same verdicts and findings change nothing; it may be past."""
         waits = self._t if self._lifecycle.room <= 0 else math.inf
-        return min(self._next_change_of_alerts(), self._by_findings.next_change(), waits)
+        compared = min(map(self._next_comparison, self._by_findings.recent.values()), default=math.inf)
+        return min(self._next_change_of_alerts(), self._by_findings.next_change(), compared, waits)
 
     def _next_change_of_alerts(self) -> float:
         if not (self.alerts.active or self._by_alerts.recent):
@@ -272,6 +275,17 @@ class IncidentTracker:
                 self._lifecycle.explain(t, one, Explanation(root, "caused"))
             elif change := self._symptom_explainer.find_change(one, changes):
                 self._lifecycle.explain(t, one, Explanation(change, "coincident"))
+
+    def _compare_symptoms(self, t: float) -> None:
+        """Weighs the causes of new symptoms by their rules, until the windows of these have seen what began."""
+        due = [one for one in self._by_findings.recent.values() if self._next_comparison(one) <= t]
+        if due:
+            self._by_findings.compare(t, self._alternatives.weigh_causes(due[:MAX_OPENED]))
+
+    def _next_comparison(self, one: SymptomState) -> float:
+        if not one.is_open or one.explanation or one.compared_at >= one.opened_at + self.timing.explain_s:
+            return math.inf
+        return one.compared_at + COMPARISON_INTERVAL_S
 
     # --- advice
 

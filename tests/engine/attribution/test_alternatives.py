@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from bench.incident_storm import build_fleet
 from skewscope.engine.incidents.confidence import Calibration
 from skewscope.engine.incidents.tracker import IncidentTracker
+from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.incident import parse_incident
-from skewscope.engine.model.locality import NeighbourIndex
+from skewscope.engine.model.locality import Entity, NeighbourIndex
 from skewscope.engine.model.verdict import NO, YES
 from skewscope.kb.model import CausalLink
-from tests.support.incidents import GROUPS, N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incidents, play, verdict
+from tests.support.incidents import GROUPS, N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incidents, info, play, verdict
+from tests.support.symptom_world import KNOWN, START, SymptomWorld
 
 PARTLY = Says(fires=False, state=NO, score=3.0, evidence=(YES, NO, NO))
 
@@ -203,3 +206,22 @@ def test_in_quiet_ticks_one_list_of_entities_after_another_is_learnt(monkeypatch
     assert len(learnt) == len(lists)
     engine.step(9.0, [replace(said[0], firing=verdict("late", {N1: Says()}).firing), *said[1:]])
     assert len(learnt) == len(lists)
+
+
+@pytest.mark.parametrize(("says", "is_less"), [(SILENT, True), (UNSEEN, False), (PARTLY, False), (None, False)])
+def test_a_rule_that_is_judged_where_a_symptom_is_and_does_not_hold_speaks_against_its_condition(says, is_less):
+    cause = "link-flap"
+    tracker = SymptomWorld(fleet=build_fleet(1, 0), rules={"flap-rule": info(cause, "flap-rule")}).tracker
+    signal = KNOWN.signals["port.carrier_down_changes"]
+    abnormal = Finding(signal, Entity("port", "n0/ew"), PAST, "up", START, 9.0, 1.0)
+    shares = []
+    for n in range(60):
+        found = (
+            [] if says is None else [verdict(cause, {"n0/ew": says if n else UNSEEN}, "port", ["n0/ew"], "flap-rule")]
+        )
+        tracker.step(START + n, [*found, (abnormal,)])
+        (symptom,) = tracker.list_incidents()
+        shares.append(dict(zip(symptom.candidates, symptom.probabilities, strict=True)).get(cause, 0.0))
+    assert shares[0] > 0.01
+    assert (shares[-1] < shares[0] / 2) == is_less
+    assert is_less or shares[-1] == pytest.approx(shares[0])
