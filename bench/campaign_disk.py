@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,8 @@ BLOCK_BYTES = 4096
 CHUNKS = (1 << 20, 4096, 1)
 """Bytes written at once while a disk is filled, down to the last one."""
 UNMOUNT_TRIES = 50
+REPAIRED = 1
+"""Exit code of e2fsck: errors were found and corrected."""
 
 
 @dataclass
@@ -66,6 +68,8 @@ class Disk:
         """Makes it sound, empty of filler and writable; nothing may have files of it open."""
         if self.is_broken:
             self._unmount()
+            # What an error left half written would be the next error, at any time.
+            _run("e2fsck", "-f", "-y", str(self.image), good=(0, REPAIRED))
             self.mount()
             self.is_broken = False
         self.free()
@@ -85,14 +89,18 @@ class Disk:
         raise OSError(f"{self.folder} is in use")
 
 
-def _run(*command: str) -> str:
+def _run(*command: str, good: Collection[int] = (0,)) -> str:
     """Returns the output of a command.
+
+    Args:
+        command: its words.
+        good: exit codes of a success.
 
     Raises:
         OSError: it failed.
     """
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
+    if done.returncode not in good:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout
 
