@@ -47,7 +47,7 @@ class SeriesDetectors:
         pools = UnsettledPools(cells)
         self.reader = SeriesReader(cells, pools)
         growing = GrowingSteps(cells)
-        self.past = past = PastShifts(cells, growing)
+        self.past = past = PastShifts(cells, growing.explains_length)
         self.silences = Silences(cells)
         paths = IdlePaths(cells, past.shifts)
         self.all: tuple[SeriesDetector, ...] = (

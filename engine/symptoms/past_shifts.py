@@ -1,6 +1,6 @@
 """Series that shift against their own past, one by one or as most members of a set, and slow starts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Self
 
@@ -11,7 +11,6 @@ from skewscope.engine.model.finding import PAST, START, Finding, FindingKey
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.growing_steps import GrowingSteps
 from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
 from skewscope.engine.symptoms.roles import (
     DISTINCT_ROLES,
@@ -33,9 +32,10 @@ SHARED_BY = {"rank": "group", "replica": "pool"}
 class PastShifts(SeriesDetector):
     """The past of each cell, and which have shifted against it."""
 
-    def __init__(self, cells: JudgedCells, growing: GrowingSteps) -> None:
+    def __init__(self, cells: JudgedCells, is_explained: Callable[[int], bool]) -> None:
+        """Judges cells, except what else explains: `is_explained` of a cell."""
         super().__init__(cells)
-        self._growing = growing
+        self._is_explained = is_explained
         self.shifts = LevelShifts(ShiftLimits.empty())
         none = np.empty(0, bool)
         self._by_past, self._is_distinct = none, none
@@ -100,7 +100,7 @@ class PastShifts(SeriesDetector):
         shifts, signals, places = self.shifts, self.cells.signals, self.cells.places
         shared: dict[FindingKey, Finding] = {}
         for cell, group in self._shifted_cells().items():
-            if not self.cells.is_load_known(cell, shifts.since(cell)) or self._growing.explains_length(cell):
+            if not self.cells.is_load_known(cell, shifts.since(cell)) or self._is_explained(cell):
                 continue
             direction = "up" if shifts.shift[cell] > 0 else "down"
             since, value, before = shifts.since(cell), shifts.level(cell), shifts.before(cell)
