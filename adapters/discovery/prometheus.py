@@ -112,14 +112,17 @@ class PrometheusClient:
         except FetchError as error:
             raise self.error(str(error), f"an answer of at most {MAX_ANSWER_BYTES >> 20} MiB") from None
 
-    async def list_series(self, names: Iterable[str]) -> list[tuple[str, Labels]]:
-        """Returns metric and labels of all series of some metrics within the span."""
+    async def list_living(self, names: Iterable[str]) -> list[tuple[str, Labels]]:
+        """Returns metric and labels of the series of some metrics that live at the end of the span.
+
+        What a server has marked as stale, or has not heard of for its lookback (five minutes), has ended before.
+        """
         series: list[tuple[str, Labels]] = []
         for selector in build_selectors(list(names), ()):
-            data = await self.ask_whole("series", ("match[]", selector), *self._span())
-            series += _parse_series(data)
+            data = await self.ask_whole("query", ("query", selector), ("time", f"{self.where.end:.3f}"))
+            series += _parse_vector(data)
             if len(series) > MAX_SERIES:
-                raise self.error(f"more than {MAX_SERIES} series", "fewer", "Ask for a shorter span.")
+                raise self.error(f"more than {MAX_SERIES} series", "fewer", "Ask for a part of the fleet.")
         return series
 
     def _span(self) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -136,15 +139,16 @@ def _read_token(path: Path) -> Secret:
     return Secret(text)
 
 
-def _parse_series(data: object) -> Iterator[tuple[str, Labels]]:
-    for one in data if isinstance(data, list) else []:
-        if isinstance(one, dict):
-            labels = {str(label): str(value) for label, value in one.items()}
+def _parse_vector(data: object) -> Iterator[tuple[str, Labels]]:
+    found = data.get("result") if isinstance(data, dict) else None
+    for one in found if isinstance(found, list) else []:
+        if isinstance(one, dict) and isinstance(one.get("metric"), dict):
+            labels = {str(label): str(value) for label, value in one["metric"].items()}
             yield labels.pop("__name__", ""), labels
 
 
 async def discover_topology(url: str, token_file: Path | None = None) -> TopologyDraft:
-    """Returns a draft of the cluster whose series a server has had in the last hour.
+    """Returns a draft of the cluster whose series live on a server.
 
     Raises:
         InputError: the server does not answer, or has no known metric.
@@ -153,4 +157,4 @@ async def discover_topology(url: str, token_file: Path | None = None) -> Topolog
     client = PrometheusClient(ServerSpan(url, end - DEFAULT_SPAN, end, token_file))
     names, _ = await client.known_names(NameMapping())
     resolver = MetricResolver(catalogue(), Topology())
-    return infer_topology(observe_series(await client.list_series(names), resolver))
+    return infer_topology(observe_series(await client.list_living(names), resolver))

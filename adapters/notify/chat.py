@@ -183,7 +183,10 @@ def build_message(notification: Notification, context: AlertContext) -> tuple[st
         return f"Action for {title}", f"{why}.\n{place}"
     if what == RESOLVED:
         lasted = f"It lasted {format_duration(max(one.resolved_at - one.opened_at, 0))}." if one.resolved_at else ""
-        return f"Resolved: {title}", "\n".join(filter(None, (lasted, acted, place)))
+        gone = "Its place is no longer there, so whether it is over is not known." if one.is_gone else ""
+        return f"{'Gone' if one.is_gone else 'Resolved'}: {title}", "\n".join(
+            filter(None, (lasted, gone, acted, place))
+        )
     if what == WITHDRAWN:
         return f"No longer reported: {title}", "\n".join(filter(None, (f"{why}.", acted, place)))
     return alert_title(one, context), "\n\n".join(filter(None, (alert_body(one, context), acted)))

@@ -36,7 +36,7 @@ def topology() -> None:
 @_file_option("--slurm", "topology.conf, or the output of `scontrol show topology` or `scontrol show nodes`.")
 @_file_option("--kubernetes", "The output of `kubectl get nodes,pods -A -o json`.")
 @_file_option("--ports", "A page of node_exporter, in a file named as the node.")
-@click.option("--prometheus", metavar="URL", help="A Prometheus server: the series of its last hour.")
+@click.option("--prometheus", metavar="URL", help="A Prometheus server: the series that live.")
 @click.option("--token-file", type=FILE, metavar="FILE", help="File with a bearer token for --prometheus.")
 def discover(prometheus: str | None, token_file: Path | None, **files: tuple[Path, ...]) -> None:
     """Write a topology.yaml from a scheduler's data or a Prometheus server; unknown parts are marked.

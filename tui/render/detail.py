@@ -166,7 +166,7 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line,
     """Returns three lines: condition and location; state and confidence; time, impact and extent."""
     mark, role = severity_glyph(incident)
     what = ((f"{mark} ", role), (names.incident_title(incident), "title"))
-    state = ((_severity_words(incident), role), (f" · {_state_words(incident)}", ""), *_certainty(incident))
+    state = ((_severity_words(incident), role), (f" · {state_words(incident)}", ""), *_certainty(incident))
     ended = f", ended {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     lasted = units.format_duration(duration(incident, now))
     clock = units.format_clock(began_at(incident))
@@ -182,8 +182,11 @@ def _severity_words(incident: Incident) -> str:
     return f"was {incident.severity}" if incident.state == "resolved" else incident.severity
 
 
-def _state_words(incident: Incident) -> str:
-    return "over" if incident.state == "resolved" else incident.state
+def state_words(incident: Incident) -> str:
+    """Returns the state of an incident in words: `gone` where it ended with its place."""
+    if incident.state == "resolved":
+        return "gone" if incident.is_gone else "over"
+    return incident.state
 
 
 def _certainty(incident: Incident) -> Line:

@@ -265,7 +265,7 @@ class IncidentCellFormatter:
     def _state_text(self, incident: Incident) -> str:
         triage_states = self.triage_states.get(incident.id)
         if triage_states is None:
-            return "over" if incident.state == "resolved" else incident.state
+            return detail.state_words(incident)
         if triage_states.state == SILENCED:
             return SILENCED
         if triage_states.until is None:

@@ -56,6 +56,7 @@ def _incident_changes(
     if old.state != new.state:
         how = (
             f"{name} after {units.format_duration(detail.duration(new, snapshot.time))}"
+            + (", as its place is gone" if new.is_gone else "")
             if new.state == "resolved"
             else name
         )
