@@ -34,6 +34,7 @@ from skewscope.tui.console.screens.signals import COLUMNS, SignalsModel
 from skewscope.tui.console.state import REFRESH_INTERVALS_S, ConsoleState, NavigationTarget
 from skewscope.tui.render import report
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.incident_timeline import build_timeline
 from skewscope.tui.render.text import Line, line
 
 Progress = Callable[[str, float], None]
@@ -174,9 +175,9 @@ class Console(App[SkewscopeError]):
         self.state.progress = None
         self.state.pull()
         self.state.pull_actions()
-        self.state.incident_starts = (
-            tuple(i.opened_at for i in self.state.snapshot.incidents) if self.state.snapshot else ()
-        )
+        if (now := self.state.snapshot) is not None:
+            timeline = build_timeline(now.incidents, now.start, now.end, self.state.names)
+            self.state.incident_lengths = timeline.lengths
         self.state.follow = self.state.feed.live
         self.state.version += 1
         self.redraw()

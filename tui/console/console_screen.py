@@ -21,6 +21,8 @@ from skewscope.tui.render.text import Line, fit, line, wrap_lines
 if TYPE_CHECKING:
     from skewscope.tui.console.app import Console
 
+TALL_LINES = 36
+"""Lines from which on the replay bar has the names of incidents below it."""
 CURSOR_REST_S = 0.04
 """Seconds without movement after which the pane follows the cursor."""
 SHEET_SHARE, SHEET_WIDTH, SHEET_HEIGHT_SHARE, SHEET_FRAME = 96, 110, 90, 5
@@ -110,6 +112,7 @@ class ConsoleScreen(Screen[None]):
         self.set_class(not frame.list_size and not bare, "-alone")
         self.set_class(frame.side_by_side, "-side")
         self.set_class(self.console.state.feed.live, "-live")
+        self.set_class(size.height >= TALL_LINES, "-tall")
         self.pane.has_rule = frame.side_by_side and not self.model.zoomed
         table = self.table
         table.bare, table.tiny = bare, frame.kind == "tiny"
@@ -134,7 +137,7 @@ class ConsoleScreen(Screen[None]):
             return [fit(((f" {message[0]}", "warn" if message[1] else "ok"),), columns)]
         return [footer_line(self.console.keys, self.model.name, columns)]
 
-    def _replay_bar_lines(self, columns: int, _rows: int) -> list[Line]:
+    def _replay_bar_lines(self, columns: int, rows: int) -> list[Line]:
         state = self.console.state
         now = state.snapshot
         if now is None:
@@ -143,7 +146,7 @@ class ConsoleScreen(Screen[None]):
             stage, share = state.progress
             return [status.loading_lines(stage, share, columns)[-1]]
         position = status.ReplayPosition(now.start, now.end, now.time, state.player.playing, state.player.speed)
-        return [status.replay_bar(position, state.incident_starts, columns)]
+        return status.replay_bar(position, state.incident_lengths, columns, rows)
 
     def _pane_lines(self, columns: int, rows: int) -> list[Line]:
         if self.console.state.snapshot is None:

@@ -11,6 +11,7 @@ from skewscope.engine.model.incident import Incident
 from skewscope.tui.console.operator_log import OperatorLog, OperatorLogEntry
 from skewscope.tui.console.player import Player
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.incident_timeline import IncidentLength
 from skewscope.tui.render.node_lookup import NodeLookup, NodeScope
 from skewscope.tui.render.status import ConsoleStatus, oldest_age, reporting_counts
 
@@ -55,8 +56,8 @@ class ConsoleState:
     """Whether a recording is shown as it is read; else its end is shown once all of it is read."""
     columns: int = 80
     """Columns of the list that is being drawn."""
-    incident_starts: tuple[float, ...] = ()
-    """Start times of incidents, marked on the replay bar."""
+    incident_lengths: tuple[IncidentLength, ...] = ()
+    """The incidents of the whole recording, on the replay bar."""
     version: int = 0
     """Increases when the snapshot, the scope or a triage state changes."""
     navigate: Callable[[NavigationTarget], None] = lambda _jump: None

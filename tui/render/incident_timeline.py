@@ -10,7 +10,7 @@ from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import Line, Span, cut, merge_spans, sanitise, width
 
 ROLES = {"critical": "crit", "warning": "warn", "info": "info"}
-LENGTH, FREE, CURSOR = "━", "─", "●"
+BEGIN, LENGTH, FREE, CURSOR = "┃", "━", "─", "●"
 MIN_LABEL = 4
 """Columns in which a name is shown at least; a shorter one says nothing."""
 MAX_LANES = 3
@@ -96,12 +96,12 @@ def timeline_lines(timeline: IncidentTimeline, columns: int, now: float | None =
     for lane in range(timeline.lanes):
         here = [one for one in timeline.lengths if one.lane == lane]
         ends = (first, last) if lane == 0 else (" " * len(first), "")
-        cells = _lane_cells(here, wide)
+        cells = length_cells(here, wide)
         if lane == 0 and now is not None:
             share = (now - timeline.begin) / max(timeline.end - timeline.begin, 1e-9)
             cells[_column(min(max(share, 0.0), 1.0), wide)] = (CURSOR, "key")
         out.append(tuple(merge_spans([(f" {ends[0]} ", "dim"), *cells, (f" {ends[1]}", "dim")])))
-        if labels := _label_spans(here, wide):
+        if labels := label_spans(here, wide):
             out.append(((" " * (len(first) + 2), ""), *labels))
     return out
 
@@ -116,16 +116,18 @@ def _column(share: float, columns: int) -> int:
     return min(int(share * columns), columns - 1)
 
 
-def _lane_cells(lengths: Sequence[IncidentLength], columns: int) -> list[Span]:
-    """Returns one cell a column; where lengths share one, the most severe is shown."""
+def length_cells(lengths: Sequence[IncidentLength], columns: int) -> list[Span]:
+    """Returns one cell a column: the begin of each length, and where lengths overlap the most severe one."""
     cells: list[Span] = [(FREE, "dim")] * columns
     for one in sorted(lengths, key=lambda one: SEVERITIES.index(one.severity)):
         for column in range(_column(one.begin, columns), _column(one.end, columns) + 1):
             cells[column] = (LENGTH, ROLES[one.severity])
+    for one in lengths:
+        cells[_column(one.begin, columns)] = (BEGIN, ROLES[one.severity])
     return cells
 
 
-def _label_spans(lengths: Sequence[IncidentLength], columns: int) -> list[Span]:
+def label_spans(lengths: Sequence[IncidentLength], columns: int) -> list[Span]:
     """Returns the names under the begins of their lengths, each up to the next one; a name may end in free space."""
     spans: list[Span] = []
     used = 0

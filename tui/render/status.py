@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from skewscope.engine.model.incident import SEVERITIES, SYMPTOM, Incident
 from skewscope.tui.render import units
 from skewscope.tui.render.detail import SEVERITY_GLYPHS, SYMPTOM_GLYPH
-from skewscope.tui.render.text import Line, Span, cut, fit, justify, line_width, pad, wrap
+from skewscope.tui.render.incident_timeline import FREE, IncidentLength, label_spans, length_cells
+from skewscope.tui.render.text import Line, Span, cut, fit, justify, line_width, merge_spans, pad, wrap
 
 if TYPE_CHECKING:
     from skewscope.adapters.view.snapshot import SourceState
@@ -166,21 +167,21 @@ _BAR_LEFT, _BAR_RIGHT = 12, 19
 """Columns beside the bar: sign and start; end, speed and `end`."""
 
 
-def replay_bar(position: ReplayPosition, openings: Iterable[float], columns: int) -> Line:
-    """Returns the replay bar with a mark at each incident's start."""
+def replay_bar(position: ReplayPosition, lengths: Sequence[IncidentLength], columns: int, rows: int = 1) -> list[Line]:
+    """Returns the replay bar with the incidents as lengths, and their names on a second line if there are `rows`."""
     sign = "▶" if position.playing else "▮"
     left = f" {sign} {units.format_time(position.start)} "
     end = "end" if position.share == 1 else ""
     right = pad(f" {units.format_time(position.end)}  ×{position.speed:<2} {end}", _BAR_RIGHT)
     cells = columns - _BAR_LEFT - _BAR_RIGHT
     if cells < 4:
-        return ((cut(f" {sign} {units.format_time(position.time)}", columns), ""),)
-    track = ["─"] * cells
-    for opened in openings:
-        where = ReplayPosition(position.start, position.end, opened, playing=False, speed=1)
-        track[round(where.share * (cells - 1))] = "!"
+        return [((cut(f" {sign} {units.format_time(position.time)}", columns), ""),)]
     at = round(position.share * (cells - 1))
-    return ((left, ""), ("".join(track[:at]), "info"), ("●", "title"), ("".join(track[at + 1 :]), "dim"), (right, ""))
+    track = length_cells(lengths, cells)
+    played = [(glyph, "info" if glyph == FREE else role) for glyph, role in track[:at]]
+    bar: Line = tuple(merge_spans([(left, ""), *played, ("●", "title"), *track[at + 1 :], (right, "")]))
+    labels = label_spans(lengths, cells) if rows > 1 else []
+    return [bar, ((" " * _BAR_LEFT, ""), *labels)] if labels else [bar]
 
 
 def bar_share(column: int, columns: int) -> float:

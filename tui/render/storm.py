@@ -93,7 +93,7 @@ def storm_lines(storm: Storm, names: DisplayNames, columns: int, rows: int) -> l
         lines.append(((f" {sign} ", role), (text, ""), (last, "dim")))
     if more := len(storm.groups) - len(groups):
         lines[-1:] = [((f"   and {more + 1} more causes", "dim"),)]
-    return [fit(each, columns) for each in (*_head_lines(storm, columns), *lines)]
+    return [fit(each, columns) for each in (*storm_head_lines(storm, columns), *lines)]
 
 
 _TITLES = ("cause", "places", "where", "cost")
@@ -112,7 +112,7 @@ def _group_cells(group: CauseGroup, names: DisplayNames) -> tuple[str, str, str,
     return names.condition_name(group.condition) + unknown, f"{places:,}", where, cost
 
 
-def _head_lines(storm: Storm, columns: int) -> list[Line]:
+def storm_head_lines(storm: Storm, columns: int) -> list[Line]:
     """Returns how many are open, how many of them began at once, and a curve of their begins."""
     causes = units.format_count(len(storm.groups), "cause")
     begin, count = _densest_window(storm.begins)

@@ -3,6 +3,7 @@
 import pytest
 
 from skewscope.tui.render import status
+from skewscope.tui.render.incident_timeline import IncidentLength
 from skewscope.tui.render.text import line_width, to_plain_text
 from tests.tui.samples import INCIDENTS, T0
 
@@ -14,7 +15,9 @@ def test_the_status_line_and_the_replay_bar_fit(columns):
     now = status.ConsoleStatus(INCIDENTS, "REPLAY", NOW, 0.4, 7, 8)
     assert line_width(status.status_line(now, columns)) <= columns
     position = status.ReplayPosition(T0, T0 + 100, NOW, playing=False, speed=64)
-    assert line_width(status.replay_bar(position, [T0 + 5], columns)) <= columns
+    lengths = (IncidentLength("a", "Tensor-parallel straggler", "n2", "critical", 0.1, 0.3, 0),)
+    bars = status.replay_bar(position, lengths, columns, 2)
+    assert all(line_width(each) <= columns for each in bars)
 
 
 def test_the_status_line_is_complete_at_80_columns():

@@ -28,6 +28,7 @@ from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_value import SeriesReading
 from skewscope.tui.render.filter_query import FilterTable
 from skewscope.tui.render.incident_table import SILENCED, TriageState
+from skewscope.tui.render.storm import Storm, build_storm, is_storm, storm_head_lines
 from skewscope.tui.render.text import Line, Span, line, to_plain_text, wrap
 
 FOLD_MESSAGES = (
@@ -40,6 +41,10 @@ UNFOLDED = 3
 TRIAGE_SIGNS = {"acknowledged": "a", "snoozed": "n", SILENCED: "s"}
 """Signs beside an incident by what was done with it."""
 FOLDS = (incident_table.fold_repeats, incident_table.fold_repeats, incident_table.group_by_condition, list)
+STORM_FOLD = 2
+"""How a storm is folded: one row per condition."""
+STORM_ROWS = 3
+"""Lines of a list up to which it has no head."""
 SPARKLINE_WIDTH = 12
 TALL_LINES = 40
 """Lines of a screen on which the list may take more than a quarter."""
@@ -58,6 +63,10 @@ class DiagnosesModel(ScreenModel):
         self.rows: list[incident_table.IncidentRow] = []
         self.expressions = False
         self.fold_level = 0
+        self.is_fold_chosen = False
+        """Whether the user chose how rows are folded; until then a storm is folded by condition."""
+        self.storm: Storm | None = None
+        """The open incidents by cause, where they are many."""
         """Index of FOLD_MESSAGES."""
         self.incidents: tuple[Incident, ...] = ()
         self.triage_states: Mapping[str, TriageState] = {}
@@ -91,6 +100,9 @@ class DiagnosesModel(ScreenModel):
         self.triage_states = silenced | state.operator_log.triage_states(self.incidents, state.now)
         self._series_cache, self._snapshot_cache = {}, {}
         kept = [self.incidents[n] for n in self.filtered_rows()]
+        self.storm = build_storm(kept) if is_storm(kept) else None
+        if not self.is_fold_chosen:
+            self.fold_level = STORM_FOLD if self.storm else 0
         fold = 0 < self.fold_level < UNFOLDED
         rows = incident_table.rank_incidents(kept, fold=fold, triage_states=self.triage_states)
         self.rows = FOLDS[self.fold_level](rows)
@@ -112,7 +124,8 @@ class DiagnosesModel(ScreenModel):
         if tight := small_layout(columns_, lines):
             return tight
         share = (lines - 4) // 4 if lines < TALL_LINES else (lines - 4) * 2 // 5
-        return ScreenLayout("full", list_size=min(max(self.count + 1, 3), share))
+        head = 3 if self.storm else 1
+        return ScreenLayout("full", list_size=min(max(self.count + head, 3), share))
 
     # --- the list
 
@@ -123,7 +136,8 @@ class DiagnosesModel(ScreenModel):
         self.widths = incident_table.column_widths(self.rows, self.cell_formatter, columns_ - 1, wide=self.wide)
         chip = status.filter_lines(self.filter, self.filter_error, (self.count, self.total), columns_)
         titles = [columns.title_line(self.widths)] if rows > 2 and self.count else []
-        return [*titles, *chip]
+        head = storm_head_lines(self.storm, columns_) if self.storm and rows > STORM_ROWS else []
+        return [*head, *titles, *chip]
 
     def _empty_lines(self, columns_: int) -> list[Line]:
         state = self.state
@@ -280,7 +294,7 @@ class DiagnosesModel(ScreenModel):
 
     def do_fold(self, _arg: int) -> None:
         """Fold explained incidents, then all of one condition, then unfold also equal ones."""
-        self.fold_level = (self.fold_level + 1) % len(FOLDS)
+        self.fold_level, self.is_fold_chosen = (self.fold_level + 1) % len(FOLDS), True
         self.state.show_message(FOLD_MESSAGES[self.fold_level], False)
         self.renew()
 

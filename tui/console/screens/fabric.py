@@ -11,14 +11,17 @@ from skewscope.tui.console.screen_layout import ScreenLayout, small_layout
 from skewscope.tui.console.screens.base import ScreenModel
 from skewscope.tui.console.state import ConsoleState
 from skewscope.tui.render import charts, detail, status, units
+from skewscope.tui.render.cell_picture import picture_lines
 from skewscope.tui.render.evidence_reading import compare_now
 from skewscope.tui.render.filter_query import FilterTable
 from skewscope.tui.render.heat_map import FULL_DEVIATION, HeatMap, HeatMapBuilder, HeatMapRow, heat_map_rows
+from skewscope.tui.render.members_over_time import worst_members
+from skewscope.tui.render.node_grid import node_grid
 from skewscope.tui.render.node_lookup import NodeScope
 from skewscope.tui.render.peer_matrix import PeerMatrix, build_peer_matrix
 from skewscope.tui.render.text import Line, Span, cut, fit, line, pad, width, wrap
 
-VIEWS = ("racks", "groups", "matrix")
+VIEWS = ("racks", "groups", "matrix", "map")
 LABEL_WIDTH = 14
 LATENESS_SIGNALS = ("wire.onset_lag", "step.compute_time", "nccl.coll_time", "wire.member_retransmit_ratio")
 """Signals of a member's lateness, in order of preference."""
@@ -51,11 +54,11 @@ class FabricModel(ScreenModel):
     @property
     def redraws_on_move(self) -> bool:
         """Whether moving the cursor changes other rows too."""
-        return self.view_index == 2
+        return self.view == "matrix"
 
     @property
     def view(self) -> str:
-        """The current view: racks, groups or matrix."""
+        """The current view: racks, a map of all nodes, groups or a matrix."""
         return VIEWS[self.view_index]
 
     def collect_rows(self) -> None:
@@ -68,6 +71,8 @@ class FabricModel(ScreenModel):
             every = heat_map_rows(snapshot)
             self.heat_rows = [every[n] for n in self._filter_rows([_heat_row_text(s) for s in every])]
             self.count = len(self.heat_rows)
+        elif self.view == "map":
+            self.total = self.count = 0
         elif self.view == "groups":
             every_group = list(snapshot.topology.groups)
             self.groups = [every_group[n] for n in self._filter_rows([_group_text(g) for g in every_group])]
@@ -134,6 +139,8 @@ class FabricModel(ScreenModel):
         legend: Span = (f"  {next((text for text in legends if width(text) <= room), legends[-1])}", "dim")
         chip = status.filter_lines(self.filter, self.filter_error, (self.count, self.total), columns)
         head = [fit((*names, legend), columns)]
+        if self.view == "map" and self.heat_map is not None:
+            head += picture_lines(node_grid(self.heat_map, columns), columns)[: max(rows - 1, 1)]
         if self.view == "racks" and self.count and rows > 3:
             head += self._node_name_lines(columns)
         if self.view == "matrix":
@@ -145,6 +152,8 @@ class FabricModel(ScreenModel):
         if self.view == "racks":
             signs = "█✖ critical, █! warning, ░▒ deviation, ? no data"
             return f"{signs}; enter restricts to a node", signs, "✖! incident, ? no data"
+        if self.view == "map":
+            return ("all nodes, in the order of the topology", "all nodes")
         if self.view == "groups":
             return "lateness of each member; ━▶ starts at the slow one", "━▶ starts at the slow one"
         if not self.peer_matrix.signal:
@@ -265,13 +274,30 @@ class FabricModel(ScreenModel):
         """Returns a layout with the node below the rows, or beside them on wide screens."""
         if tight := small_layout(columns, lines):
             return tight
+        if self.view == "map":
+            return ScreenLayout("full", list_size=max(min(self._map_size(columns), lines - 12), 4))
         if columns >= 160:
             return ScreenLayout("full", side_by_side=True, list_size=columns * 60 // 100)
         return ScreenLayout("full", list_size=min(max(self.count + 3, 5), (lines - 4) // 2))
 
+    def _map_size(self, columns: int) -> int:
+        """Returns the lines of the map with its head."""
+        if self.heat_map is None:
+            return 3
+        return len(node_grid(self.heat_map, columns).labels) + 4
+
+    def _worst_lines(self, snapshot: ViewSnapshot, columns: int, rows: int) -> list[Line]:
+        """Returns the members that are worst over time, by the first signal of lateness that shows any."""
+        for name in LATENESS_SIGNALS:
+            if picture := worst_members(snapshot, name, max(rows - 3, 1)):
+                return picture_lines(picture, columns)[:rows]
+        return [line(" No signal of lateness has members that differ over time.", "dim")]
+
     def pane(self, columns: int, rows: int) -> list[Line]:
         """Returns the node under the cursor: its incidents, groups and most deviating series."""
         snapshot, node = self.state.snapshot, self.node
+        if snapshot is not None and self.view == "map":
+            return self._worst_lines(snapshot, columns, rows)
         if snapshot is None or not node or node not in snapshot.topology.node:
             return []
         known = snapshot.topology.node[node]
