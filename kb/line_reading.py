@@ -187,7 +187,7 @@ class LineReader:
             PatternError: a pattern, a unit or a signal's id is wrong.
         """
         self._lines = [_compile(place, line, signals) for place, line in enumerate(one.lines)]
-        self._marked = [(line.pattern.mark, line.line.within, line) for line in self._lines]
+        self._marked = self._all = [(line.pattern.mark, line.line.within, line) for line in self._lines]
         self._held: dict[str, str] = {}
         self._section = ""
         self._has_better = False
@@ -196,6 +196,11 @@ class LineReader:
             sorted({what.signal for line in one.lines for what in line.fields.values() if what.counts})
         )
         """Signals that count since the file began."""
+
+    def may_read(self, whole: str) -> bool:
+        """Returns whether a text may have lines of the format; `read` looks for those of its lines that it may have."""
+        self._marked = [each for each in self._all if (each[0] or _header_mark(each[2])) in whole]
+        return bool(self._marked)
 
     def restart(self) -> None:
         """Forgets the lines that were read: the next one is the first of another file."""
@@ -286,6 +291,11 @@ class LineReader:
 def list_lines(one: Format, text: str) -> list[str]:
     """Returns the lines of a whole text that a format reads: those of the text, or those that its values give."""
     return list_document_lines(text, one.records) if one.document else text.splitlines()
+
+
+def _header_mark(line: _CompiledLine) -> str:
+    """Returns a text without which no row of a table counts; '' of other lines."""
+    return max(line.line.table, key=len, default="")
 
 
 def _own_labels(fields: tuple[tuple[str, FormatField], ...], found: Mapping[str, str]) -> dict[str, str]:

@@ -62,17 +62,17 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     place = {"node": labels.get("node") or path.parent.parent.name}
     if (label := PLACES.get(plugin, "")) and instance:
         place[label] = instance.partition("-")[0] if label == "gpu" else instance
-    found = []
+    series = []
     for column, header in enumerate(rows[0] if rows else []):
         signal, factor = SIGNALS.get((plugin, kind, header.strip()), ("", 1.0))
         times, values = _column(rows[1:], column)
         if signal and len(times):
             values = _counts(times, values) if catalogue().signals[signal].type == "counter" else values * factor
             metric = "skewscope_" + signal.replace(".", "_")
-            found.append(LabelledSeries(metric, tuple(sorted(place.items())), times, values))
-    if not found:
+            series.append(LabelledSeries(metric, tuple(sorted(place.items())), times, values))
+    if not series:
         raise InputError([Problem(name, 0, "", f"nothing that is known of {plugin}, {kind}", EXPECTED)])
-    return found
+    return series
 
 
 def _column(rows: list[list[str]], column: int) -> tuple[F64, F64]:

@@ -60,10 +60,9 @@ class KnownFormats:
         return chosen if chosen in self.own else None
 
     @cached_property
-    def _readers(self) -> Mapping[str, tuple[LineReader, tuple[str, ...]]]:
-        """Of each format its reader, to be restarted, and texts of which each line that it reads has one."""
-        readers = {id_: LineReader(one, catalogue().signals) for id_, one in self.by_id.items()}
-        return {id_: (reader, reader.marks) for id_, reader in readers.items()}
+    def _readers(self) -> Mapping[str, LineReader]:
+        """The reader of each format, to be restarted."""
+        return {id_: LineReader(one, catalogue().signals) for id_, one in self.by_id.items()}
 
 
 def known_formats() -> KnownFormats:
@@ -85,11 +84,11 @@ def _choose(known: KnownFormats, head: bytes) -> str:
     texts, fits = decode_head(head), []
     documents = parse_documents("\n".join(texts))
     own = {one.id for one in known.own}
-    for id_, (reader, marks) in known._readers.items():  # noqa: SLF001 - a method would keep each set for ever
+    for id_, reader in known._readers.items():  # noqa: SLF001 - a method would keep each set for ever
         one = known.by_id[id_]
         lines = list_value_lines(documents, one.records) if one.document else texts
         whole = "\n".join(lines)
-        if marks and not any(mark in whole for mark in marks):
+        if not reader.may_read(whole):
             continue
         reader.restart()
         weights = [(sum(map(_weigh, reader.read(line))), -number) for number, line in enumerate(lines)]

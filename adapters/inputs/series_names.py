@@ -131,10 +131,10 @@ def _is_place(text: str) -> bool:
 
 def _by_parts(name: str, labels: Mapping[str, str], values: F64, context: SeriesContext) -> NamedSeries | None:
     """Returns the series of a name that is a signal or a metric with a place before or behind; None for another one."""
-    found = find_parts(name)
-    if found is None:
+    parts = find_parts(name)
+    if parts is None:
         return None
-    what, place = found
+    what, place = parts
     own = {**_place(place), **labels}
     if not is_known_metric(what):
         return _by_words(what, own, values, context)

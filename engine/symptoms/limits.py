@@ -67,10 +67,10 @@ class Limits(SeriesDetector):
         by_labels = {(*key, cells.selectors[n]): n for n, key in enumerate(keys)}
         by_place = {key: n for n, key in reversed(list(enumerate(keys)))}
         wanted = [(id_, cells.places[n]) for n, id_ in zip(at, ids, strict=True)]
-        found = [
+        wholes = [
             by_labels.get((*key, cells.selectors[n]), by_place.get(key, -1)) for n, key in zip(at, wanted, strict=True)
         ]
-        return np.array(found, np.intp)
+        return np.array(wholes, np.intp)
 
     def judge(self, tick: Tick) -> None:
         """Takes in new values, of counters their rates."""

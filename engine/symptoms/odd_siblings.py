@@ -99,8 +99,8 @@ class OddSiblings(SeriesDetector):
         if len(amounts) <= MIN_SIBLINGS:
             return
         signal, judged, is_sum = self.cells.signals[cell], self.cells.judgement(cell), bool(self.cells.is_counter[cell])
-        place, *rest = sorted(amounts, key=lambda one: amounts[one], reverse=is_sum)
-        others, now = [amounts[one] for one in rest], amounts[place]
+        place, *rest = sorted(amounts, key=lambda member: amounts[member], reverse=is_sum)
+        others, now = [amounts[member] for member in rest], amounts[place]
         usual, first = float(np.median(others)), float(np.nanmin(self._first[at]))
         text = f"{usual:g} is the median of its {len(rest)} siblings"
         if is_sum and usual == 0 and now >= max(MIN_COUNT, TIMES_NEXT * others[0]):

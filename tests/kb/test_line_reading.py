@@ -139,3 +139,12 @@ def test_long_lines_of_bars_are_passed_over_fast():
     for _ in range(20):
         known_events().compare(line)
     assert time.process_time() - begin < 1.0
+
+
+def test_lines_of_which_a_text_has_no_words_are_not_looked_for():
+    table = FormatLine(table=("NAME", "USE"), columns={"a": "USE"}, fields={"a": FormatField(signal="host.cpu_util")})
+    reader = LineReader(format_of(table), catalogue().signals)
+    assert not reader.may_read("a b\n1 2\n")
+    assert reader.may_read("NAME USE\nx 0.5\n")
+    found = [one for text in ("NAME USE", "x 0.5") for each in reader.read(text) for one in each.readings]
+    assert [one.value for one in found] == [0.5]

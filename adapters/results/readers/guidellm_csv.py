@@ -52,7 +52,7 @@ def _read_row(row: Mapping[str, object], file: str) -> ServingResult:
         OfferedLoad(
             to_rate(rate["rate"]) if rate else None, 1.0 if load.startswith("synchronous") else None, is_at_once
         ),
-        {name: found for name, each in latencies.items() if (found := make_latency(each))},
+        {name: summary for name, each in latencies.items() if (summary := make_latency(each))},
         to_count(_find(row, "successful")),
         to_count(_find(row, "errored")),
         to_number(_find(row, "duration")),

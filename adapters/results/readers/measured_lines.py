@@ -120,13 +120,13 @@ def _recognise(text: str) -> bool:
 def _find_program(text: str) -> MeasuringProgram | None:
     """Returns the program whose mark a text has, with at least one line of its numbers."""
     lines = text.splitlines()[:MAX_LINES]
-    marked = (one for one in PROGRAMS if one.mark.search(text))
-    return next((one for one in marked if any(_find(one, line[:MAX_LINE]) for line in lines)), None)
+    marked = (item for item in PROGRAMS if item.mark.search(text))
+    return next((item for item in marked if any(_find(item, line[:MAX_LINE]) for line in lines)), None)
 
 
 def _find(program: MeasuringProgram, line: str) -> tuple[MeasuredLine, re.Match[str]] | None:
-    found = ((one, one.pattern.search(line)) for one in program.lines)
-    return next(((one, match) for one, match in found if match), None)
+    matched = ((item, item.pattern.search(line)) for item in program.lines)
+    return next(((item, match) for item, match in matched if match), None)
 
 
 def _read(text: str, file: str) -> list[BandwidthResult]:
@@ -140,10 +140,10 @@ def _read(text: str, file: str) -> list[BandwidthResult]:
             nodes = (host["host"],)
         elif program.job and (named := program.job.search(line)):
             job = named["operation"]
-        elif found := _find(program, line):
-            operation = _name_operation(job, operation, *found)
-            if (value := _value(*found)) is not None:
-                results[operation, found[0].measure] = value
+        elif matched := _find(program, line):
+            operation = _name_operation(job, operation, *matched)
+            if (value := _value(*matched)) is not None:
+                results[operation, matched[0].measure] = value
     return list(_list_results(program, results, nodes, file))
 
 
@@ -163,11 +163,11 @@ def _value(line: MeasuredLine, match: re.Match[str]) -> float | None:
         return value
     if line.measure.is_time:
         return value * TIMES[unit] if unit in TIMES else None
-    found = UNIT.match(unit)
-    if found is None:
+    matched = UNIT.match(unit)
+    if matched is None:
         return None
-    scale = (BINARY if found["binary"] else PREFIXES).get(found["prefix"].lower(), 1.0)
-    is_bytes = found["what"] == "B"
+    scale = (BINARY if matched["binary"] else PREFIXES).get(matched["prefix"].lower(), 1.0)
+    is_bytes = matched["what"] == "B"
     return value * scale * 1e-9 * ((1 if is_bytes else 0.125) if line.measure is BYTES else (8 if is_bytes else 1))
 
 
