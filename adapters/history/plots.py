@@ -16,6 +16,8 @@ class PlotData(NamedTuple):
     """Diagnoses by rack, and by condition."""
     costs: list[tuple[str, float]]
     """GPU hours lost, by condition."""
+    nodes: list[tuple[str, int, str, int, float | None]]
+    """(node, days since 1970, condition, diagnoses, GPU hours lost or None where not measured)."""
 
 
 def read_plots(database: HistoryDatabase) -> PlotData:
@@ -34,4 +36,18 @@ def read_plots(database: HistoryDatabase) -> PlotData:
         ask("SELECT rack, diagnoses FROM by_rack"),
         ask("SELECT condition, sum(diagnoses) FROM by_week GROUP BY condition"),
         ask("SELECT condition, lost_gpu_hours FROM cost WHERE lost_gpu_hours > 0"),
+        read_node_days(database),
     )
+
+
+def read_node_days(database: HistoryDatabase) -> list[tuple[str, int, str, int, float | None]]:
+    """Returns (node, day, condition, diagnoses, GPU hours lost) of all nodes.
+
+    Raises:
+        InputError: the question cannot be answered.
+    """
+    rows = database.ask("SELECT node, day, condition, diagnoses, lost_gpu_hours FROM by_node_and_day").rows
+    return [
+        (str(node), int(day), str(condition), int(count), None if lost is None else float(lost))
+        for node, day, condition, count, lost in rows
+    ]

@@ -63,6 +63,12 @@ VIEWS: Mapping[str, HistoryView] = {
         "SELECT (epoch_us(opened_at) - 345600000000) // 604800000000 AS number, condition, count(*) AS diagnoses,"
         " sum(lost_gpu_hours) AS lost_gpu_hours FROM diagnoses GROUP BY ALL) ORDER BY week, condition",
     ),
+    "by_node_and_day": HistoryView(
+        "diagnoses and lost GPU hours of each node, day by day",
+        "SELECT node, epoch_us(opened_at) // 86400000000 AS day, condition, count(*) AS diagnoses,"
+        " sum(lost_gpu_hours) AS lost_gpu_hours FROM diagnoses WHERE node IS NOT NULL"
+        " GROUP BY ALL ORDER BY node, day, condition",
+    ),
     "by_rack": HistoryView(
         "diagnoses and lost GPU hours, rack by rack",
         "SELECT coalesce(rack, 'unknown') AS rack, count(*) AS diagnoses, sum(lost_gpu_hours) AS lost_gpu_hours"

@@ -8,7 +8,14 @@ import click
 
 from skewscope.kb.problems import InputError, Problem
 from skewscope.tui.cli.options import formats_option, json_option, load_catalogue, parse_time
-from skewscope.tui.cli.terminal import SuggestingGroup, clear_progress, print_json, print_lines, progress_bar
+from skewscope.tui.cli.terminal import (
+    SuggestingGroup,
+    clear_progress,
+    output_width,
+    print_json,
+    print_lines,
+    progress_bar,
+)
 from skewscope.tui.render.text import line
 
 if TYPE_CHECKING:
@@ -19,6 +26,8 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 STORE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 QUESTION = "sql"
+NOTE_COLUMNS = 48
+"""Columns of a picture of weeks beside its days: names and notes."""
 
 
 def _is_question(word: str) -> bool:
@@ -92,6 +101,23 @@ def views(as_json: bool) -> None:
         print_lines(table_lines(found, ("name", "kind", "columns, or what it answers")), wrapped=True)
 
 
+@history.command("weeks")
+@folder_option
+def weeks(folder: Path) -> None:
+    """Draw the weeks of each node: on which days it was at fault, what that cost, how often it came back."""
+    from skewscope.adapters.history.database import HistoryDatabase, HistoryLimits  # noqa: PLC0415
+    from skewscope.adapters.history.plots import read_node_days  # noqa: PLC0415
+    from skewscope.tui.render.cell_picture import picture_lines  # noqa: PLC0415
+    from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
+    from skewscope.tui.render.week_map import NodeDay, week_map  # noqa: PLC0415
+
+    with HistoryDatabase(folder, HistoryLimits(rows=1_000_000)) as database:
+        days = [NodeDay(*row) for row in read_node_days(database)]
+    columns = output_width()
+    picture = week_map(days, DisplayNames(load_catalogue()).condition_name, max(columns - NOTE_COLUMNS, 7))
+    print_lines(picture_lines(picture, columns) if picture else [line("No node was at fault.", "dim")])
+
+
 @history.command("export")
 @click.argument("where", nargs=-1, required=True, metavar="WHERE...")
 @click.option("--to", "folder", type=FOLDER, default=Path("history"), show_default=True, help="Folder of the history.")
@@ -154,8 +180,10 @@ def load_plots(folder: Path) -> "HistoryPlots":
     """
     from skewscope.adapters.history.database import HistoryDatabase, HistoryLimits  # noqa: PLC0415
     from skewscope.adapters.history.plots import read_plots  # noqa: PLC0415
+    from skewscope.tui.render.cell_picture import MAX_SVG_CELLS  # noqa: PLC0415
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
     from skewscope.tui.render.history import HistoryPlots  # noqa: PLC0415
+    from skewscope.tui.render.week_map import NodeDay, week_map  # noqa: PLC0415
 
     names = DisplayNames(load_catalogue())
     with HistoryDatabase(folder, HistoryLimits(rows=1_000_000)) as database:
@@ -165,4 +193,5 @@ def load_plots(folder: Path) -> "HistoryPlots":
         found.racks,
         [(names.condition_name(condition), count) for condition, count in found.causes],
         [(names.condition_name(condition), cost) for condition, cost in found.costs],
+        week_map([NodeDay(*row) for row in found.nodes], names.condition_name, MAX_SVG_CELLS),
     )

@@ -119,7 +119,7 @@ def picture_lines(picture: CellPicture, columns: int) -> list[Line]:
         _row_line(label, _cell_spans(row, picture), name, note)
         for label, row in zip(picture.labels, cells.tolist(), strict=True)
     ]
-    axis = [_indent(each, name + 4) for each in _axis_lines(picture, wide)]
+    axis = [_indent(each, name + 4) for each in _axis_lines(picture, cells.shape[1])]
     return [*_head_lines(picture, columns), *(fit(each, columns) for each in (*rows, *axis))]
 
 

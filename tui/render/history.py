@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from skewscope.tui.render import text
 from skewscope.tui.render.blocks import table_lines
+from skewscope.tui.render.cell_picture import CellPicture, picture_svg
 from skewscope.tui.render.text import Line, line
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class HistoryPlots:
     """Diagnoses by rack, and by cause."""
     costs: Sequence[tuple[str, float]]
     """GPU hours lost, by cause."""
+    nodes: CellPicture | None = None
+    """Days at fault by node."""
 
 
 def history_html(plots: HistoryPlots) -> str:
@@ -80,8 +83,17 @@ def history_html(plots: HistoryPlots) -> str:
         _bar_plot("Diagnoses by rack", plots.racks),
         _bar_plot("Diagnoses by cause", plots.causes),
         _bar_plot("GPU hours lost by cause", plots.costs),
+        _node_plot(plots.nodes),
     ]
     return f"<h2>History</h2>{''.join(parts)}"
+
+
+def _node_plot(picture: CellPicture | None) -> str:
+    """Returns the days at fault by node, '' without any."""
+    if picture is None:
+        return ""
+    head = f"<h3>{_escape(picture.title)}</h3><p class=dim>{_escape(picture.legend)}</p>"
+    return f"<figure>{head}{picture_svg(picture)}</figure>"
 
 
 def _bar_plot(title: str, bars: Sequence[tuple[str, float]]) -> str:
