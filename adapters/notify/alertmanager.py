@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import redact_secrets
 from skewscope.adapters.notify import incident_text
+from skewscope.adapters.notify.alert_labels import place_labels
 from skewscope.adapters.notify.alert_text import AlertContext, alert_title, began_text
 from skewscope.adapters.notify.base import DeliveryError, NotificationScope
 from skewscope.adapters.notify.settings import (
@@ -41,7 +42,7 @@ END_REPEATS = 5
 MAX_ENDED = 10_000
 MAX_AT_ONCE = 500
 """Alerts per request."""
-RESERVED_LABELS = ("alertname", "category", "kind", "entity", "fleet", "node", "rack", "severity")
+RESERVED_LABELS = ("alertname", "category", "kind", "entity", "fleet", "node", "rack", "severity", "place")
 """Labels that the config must not set."""
 
 
@@ -56,15 +57,17 @@ class AlertmanagerSettings:
     period: float = 30.0
     labels: Labels = ()
     """Labels added to all alerts."""
-    severity_label: bool = False
+    severity_label: bool = True
     """Whether severity is a label too: a change of severity then ends one alert and starts another."""
     link: str = ""
     """Base URL of the controller; an alert links to its incident there."""
+    runbook_url: str = ""
+    """Address of a page about a condition, with `{condition}` for its id."""
 
 
 def read(fields: FieldReader, at: FieldPath, name: str) -> AlertmanagerSettings:
     """Parses the settings of one entry; problems are added to `fields`."""
-    more = ("period", "labels", "severity_label", "link", "explained")
+    more = ("period", "labels", "severity_label", "link", "runbook_url", "explained")
     fields.check_keys(at, ("kind", "urls"), (*SCOPE_FIELDS, *SYMPTOM_FIELDS, *HTTP_FIELDS, *more))
     found = read_urls(fields, at, ALERTS_PATH)
     if fields.value_at((*at, "urls")) == []:
@@ -74,10 +77,11 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> AlertmanagerSettings:
     for own in [label for label, _ in more_labels if label in RESERVED_LABELS]:
         fields.add_problem((*at, "labels", own), f"{own!r}", "a label that Skewscope does not set itself")
     period = read_number(fields, (*at, "period"), 30.0, (1.0, 3600.0))
-    reported = read_scope(fields, at)
+    reported, wish = read_scope(fields, at), (*at, "severity_label")
+    is_label = fields.value_at(wish) is None or read_bool(fields, wish)
     return AlertmanagerSettings(
         *(name, found, read_fetch_options(fields, at), reported, period, more_labels),
-        *(read_bool(fields, (*at, "severity_label")), link),
+        *(is_label, link, read_link(fields, at, "runbook_url")),
     )
 
 
@@ -150,6 +154,7 @@ class AlertmanagerNotifier:
     def _labels_of(self, one: Incident) -> Labels:
         node = incident_text.node_of(one, self.topology)
         found = {
+            **place_labels(one, self.topology),
             **dict(self.settings.labels),
             "alertname": one.condition,
             "category": one.category,
@@ -167,7 +172,7 @@ class AlertmanagerNotifier:
         context = AlertContext(catalogue(), self.topology, self.settings.link)
         alert: dict[str, Any] = {
             "labels": dict(label),
-            "annotations": _build_annotations(one, context),
+            "annotations": _build_annotations(one, context, self.settings.runbook_url),
             "startsAt": rfc3339(one.opened_at),
             "endsAt": rfc3339(max(end, one.opened_at + 0.001)),
         }
@@ -186,7 +191,7 @@ class AlertmanagerNotifier:
             raise DeliveryError(f"the answer {answer.status}: {text[:200]}")
 
 
-def _build_annotations(one: Incident, context: AlertContext) -> Mapping[str, str]:
+def _build_annotations(one: Incident, context: AlertContext, runbook_url: str) -> Mapping[str, str]:
     step = next(iter(context.steps(one)), None)
     command = step.first.command if step and step.first else None
     known = step.mitigation if step else None
@@ -208,6 +213,7 @@ def _build_annotations(one: Incident, context: AlertContext) -> Mapping[str, str
         "may_be_caused_by": incident_text.causes_text(one),
         "may_be_instead": incident_text.unjudged_text(one),
         "decides": one.decides,
+        "runbook_url": runbook_url.replace("{condition}", one.condition),
         "incident": one.id,
     }
     return {name: text for name, text in found.items() if text}

@@ -1,10 +1,9 @@
 """Short texts of an incident for readers of other systems."""
 
 from skewscope.adapters.mapping import incident_nodes
-from skewscope.engine.model.incident import SYMPTOM, Incident
+from skewscope.engine.model.incident import SYMPTOM, Incident, IncidentEvidence
 from skewscope.engine.model.topology import FLEET, Topology
 from skewscope.kb.quantities import format_value
-from skewscope.rules.model import DEFINITIONS_MARK
 
 MAX_ITEMS = 8
 MAX_TEXT = 1000
@@ -18,9 +17,14 @@ def title(one: Incident) -> str:
 
 
 def evidence_text(one: Incident) -> str:
-    """Returns the supporting evidence, strongest first; '' for none."""
+    """Returns the supporting evidence with its values, strongest first; '' for none."""
     spoken = sorted((e for e in one.evidence if e.verdict == "yes"), key=lambda e: -e.weight)
-    return shorten("; ".join(f"{e.name} ({e.expr.partition(DEFINITIONS_MARK)[0]})" for e in spoken[:MAX_ITEMS]))
+    return shorten("; ".join(map(_evidence_item, spoken[:MAX_ITEMS])))
+
+
+def _evidence_item(one: IncidentEvidence) -> str:
+    value = "" if one.value is None else f" ({format_value(one.value, one.unit)})"
+    return one.name.replace("_", " ") + value
 
 
 def seen_text(one: Incident) -> str:

@@ -39,12 +39,12 @@ def read_fetch_options(fields: FieldReader, at: FieldPath) -> FetchOptions:
     return parse_request_options(fields, at, timeout, MAX_ANSWER)
 
 
-def read_link(fields: FieldReader, at: FieldPath) -> str:
-    """Parses the base URL of the controller for links to incidents; '' without one."""
-    link = fields.text((*at, "link"))
+def read_link(fields: FieldReader, at: FieldPath, name: str = "link") -> str:
+    """Parses an address that readers of messages follow, as the base URL of the controller; '' without one."""
+    link = fields.text((*at, name))
     if link and (urlsplit(link).scheme not in ("http", "https") or "@" in urlsplit(link).netloc):
         expected = "an address that begins with http:// or https://, without a password"
-        fields.add_problem((*at, "link"), f"{redact_message(link)!r:.80}", expected)
+        fields.add_problem((*at, name), f"{redact_message(link)!r:.80}", expected)
     return link.rstrip("/")
 
 

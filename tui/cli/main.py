@@ -26,6 +26,7 @@ from skewscope.tui.cli import (
     history,
     knowledge,
     mcp,
+    node_check,
     remote_incident,
     reports,
     rules,
@@ -447,6 +448,7 @@ cli.add_command(history.history)
 cli.add_command(controller.run)
 cli.add_command(controller.config)
 cli.add_command(mcp.mcp)
+cli.add_command(node_check.check)
 cli.add_command(store.store)
 cli.add_command(store.audit)
 cli.add_command(silences.silence)

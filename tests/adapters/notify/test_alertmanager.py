@@ -24,6 +24,7 @@ PERIOD = 30.0
 
 def teller(*ports, **more):
     urls = tuple(f"http://127.0.0.1:{port}{ALERTS_PATH}" for port in ports)
+    more = {"severity_label": False} | more
     settings = AlertmanagerSettings("ops", urls, FetchOptions(2.0), NotificationScope(), PERIOD, **more)
     found = build(settings, fleet())
     return found[0] if len(found) == 1 else found
@@ -130,6 +131,7 @@ def test_labels_are_identity_only():
         "kind": "rank",
         "entity": "n3",
         "node": "n3",
+        "place": "n3",
         "fleet": "fleet",
         "cluster": "a",
         **({"rack": fleet().node["n3"].rack} if fleet().node["n3"].rack else {}),
