@@ -514,6 +514,7 @@ class Controller:
             # The store lacks what was found while it could not be written.
             firing = [one for one in before if one.state == "firing"]
             made.restored = RestoredIncidents.from_incidents(firing, self._pipeline.restored.waits)
+        made.retire(self._pipeline.gone, is_settled=False)
         self._pipeline = made
 
     def _put_in_place(self, prepared: PreparedEngine) -> None:

@@ -55,6 +55,7 @@ class PreparedEngine:
             before, _ticks=0, needs_room=False, runtime=self.runtime, batcher=self.batcher, topology=self.topology
         )
         made.store_writer, made.recorder = before.store_writer, None
+        made.runtime.coverage.gone = before.gone
         return made
 
 

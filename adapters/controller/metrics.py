@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from skewscope.adapters.controller import action_metrics, incident_metrics
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.incident_metrics import Family, Sample
+from skewscope.adapters.controller.topology_follower import TopologyFollower
 from skewscope.adapters.formats.exposition import ESCAPES
 from skewscope.adapters.runtime.tasks import failures
 from skewscope.adapters.sources.common.supervisor import SourceStatus
@@ -67,6 +68,8 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
     unread = len(controller.actions.troubles())
     yield "skewscope_actions_unreadable", "gauge", "Shared actions that this version cannot read.", [({}, unread)]
     yield from _source_families(controller.source_statuses())
+    if controller.discovery is not None:
+        yield from _discovery_families(controller.discovery)
     yield "skewscope_leads", "gauge", "Whether this controller is the one that notifies.", [({}, controller.is_leader)]
     yield "skewscope_agents", "gauge", "Agents seen so far.", [({}, len(agents))]
     if known is not None:
@@ -129,6 +132,22 @@ def _source_families(standings: Sequence[SourceStatus]) -> Iterator[Family]:
     yield (
         *("skewscope_source_restarts_total", "counter", "Restarts of the source."),
         [({"source": s.name}, s.restarts) for s in standings],
+    )
+
+
+def _discovery_families(found: TopologyFollower) -> Iterator[Family]:
+    """Yields the metrics of a topology that is discovered."""
+    yield (
+        *("skewscope_topology_changes_total", "counter", "Changes of the discovered topology."),
+        [({"what": what}, count) for what, count in sorted(found.counts.items())],
+    )
+    yield (
+        *(
+            "skewscope_topology_labels_refused",
+            "gauge",
+            "Sets of labels beyond the limit, of which nothing is discovered.",
+        ),
+        [({}, found.refusals)],
     )
 
 

@@ -1,7 +1,7 @@
 """The topology of a controller that discovers it: what sources deliver says who there is, at each tick."""
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +26,8 @@ class TopologyFollower:
     living: LivingTopology
     changes: deque[TopologyChange] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
     """The latest changes, oldest first."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Number of changes by what they are."""
     _log: SightingLog = field(default_factory=SightingLog)
     _drawn_for: bytes = b""
     """Which sightings lived when it was drawn last."""
@@ -64,6 +66,7 @@ class TopologyFollower:
         drawn = await WORK.run(self.living.draw, t, seen, self._log.usual_period)
         self._next_due = drawn.next_due
         self.changes.extend(drawn.changes)
+        self.counts.update(change.what for change in drawn.changes)
         return drawn
 
     def is_settled(self, t: float) -> bool:

@@ -216,18 +216,26 @@ class SightingLog:
         ]
 
     def _forget(self, lives: Mask) -> None:
-        """Forgets what has long ended, where that is the most."""
+        """Forgets what has long ended, where that is the most; its targets and GPUs too."""
         size = len(lives)
         if size <= 2 * int(np.count_nonzero(lives)) + MIN_FORGOTTEN:
             return
-        present = float(self._sources.times.max())
-        kept = np.flatnonzero(self._last[:size] > present - FORGET_S)
+        kept = np.flatnonzero(self._last[:size] > float(self._sources.times.max()) - FORGET_S)
         if 2 * len(kept) > size:
             return
-        names = {number: source for source, number in self._sources.numbers.items()}
-        self._sightings = [self._sightings[n] for n in kept.tolist()]
-        self._first, self._last, self._period = self._first[kept], self._last[kept], self._period[kept]
-        self._links = self._links[:, kept]
-        sources = (names[n] for n in self._links[0].tolist())
-        self._keys = {(str(of), one): n for n, (of, one) in enumerate(zip(sources, self._sightings, strict=True))}
-        self._columns.clear()
+        names = {number: str(name) for name, number in self._sources.numbers.items()}
+        rows = [(names[int(self._links[0, n])], self._sightings[n]) for n in kept.tolist()]
+        before = vars(self).copy()
+        vars(self).update(vars(SightingLog(self.refused, self.usual_period)))
+        for source, sighting in rows:
+            self._number(source, sighting)
+        for name in ("_first", "_last", "_period"):
+            vars(self)[name][: len(kept)] = before[name][kept]
+        for name in ("_sources", "_pages", "_cards"):
+            for key, number in vars(self)[name].numbers.items():
+                vars(self)[name].times[number] = before[name].times[before[name].numbers[key]]
+        for key, number in self._pages.numbers.items():
+            self._listed[number] = before["_listed"][before["_pages"].numbers[key]]
+        labels, cards = before["_card_labels"], before["_cards"].numbers
+        known = ((number, cards[key]) for key, number in self._cards.numbers.items())
+        self._card_labels = {number: labels[card] for number, card in known if card in labels}

@@ -210,12 +210,16 @@ def test_sightings_are_bounded(monkeypatch):
     monkeypatch.setattr("skewscope.adapters.discovery.sighting_log.MIN_FORGOTTEN", 4)
     monkeypatch.setattr("skewscope.adapters.discovery.sighting_log.FORGET_S", 100.0)
     world = World(two_replicas())
+    del world.cluster.pods[FIRST]
     for n in range(40):
         world.cluster.pods.pop(f"llama-7d9f8c6b5-{'bcdfghjklm'[(n - 1) % 10] * 5}", None)
         world.cluster.add(f"llama-7d9f8c6b5-{'bcdfghjklm'[n % 10] * 5}", "n0", (0, 1))
         world.mapper = SeriesMapper(NAMES, {}, honor_labels=True)
         world.run(60)
     assert len(world.log) < 60
+    assert len(world.log._pages.numbers) < 20
+    assert set(world.pods) == set(SLOTS)
+    assert (ENDED, "n0") not in world.told()
 
 
 def test_sightings_above_the_limit_are_counted(monkeypatch):
