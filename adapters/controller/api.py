@@ -28,6 +28,7 @@ from skewscope.adapters.controller import (
     shadow_api,
     silence_api,
 )
+from skewscope.adapters.controller.acknowledgements import acknowledge_incident
 from skewscope.adapters.controller.auth import ANONYMOUS, DeniedError
 from skewscope.adapters.controller.browser_sessions import BrowserSessions
 from skewscope.adapters.controller.controller import Controller
@@ -205,9 +206,11 @@ def _merge_pending(found: list[dict[str, Any]], state: str, kind: str, context: 
 
 
 def _add_silence(payload: dict[str, Any], context: ApiContext) -> dict[str, Any]:
-    """Adds the silence that suppresses notifications of an incident; None without one or if resolved."""
+    """Adds the silence that suppresses notifications of an incident, and who acknowledged it; None without one."""
     known = context.controller.last_result
-    return payload | {"silenced_by": known.snapshot.silenced.get(payload["id"]) if known else None}
+    silence = known.snapshot.silenced.get(payload["id"]) if known else None
+    who = known.snapshot.acknowledged.get(payload["id"]) if known else None
+    return payload | {"silenced_by": silence, "acknowledged_by": who}
 
 
 async def get_incident(request: Request, context: ApiContext) -> Response:
@@ -412,6 +415,11 @@ ROUTES = (
     ),
     Route(
         f"{API_PREFIX}/incidents/{{id}}", "read", "One incident, with its history.", get_incident, may_be_missing=True
+    ),
+    Route(
+        *(f"{API_PREFIX}/incidents/{{id}}/acknowledge", "approve", "Who acknowledged it.", acknowledge_incident),
+        may_be_missing=True,
+        method="POST",
     ),
     Route(
         *("/", "read", "The incidents, as a page for browsers or as JSON.", show_incidents, "text/html"), is_page=True

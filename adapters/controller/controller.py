@@ -17,6 +17,7 @@ from typing import ParamSpec, TypeVar
 
 from skewscope.adapters import notify
 from skewscope.adapters.actions.shared_ledger import SharedLedger
+from skewscope.adapters.controller.acknowledgements import MAX_READ, SUBJECT, read_acknowledgements
 from skewscope.adapters.controller.action_failover import SharedActions
 from skewscope.adapters.controller.action_service import ActionService, StoreAdapter, make_proposal_link
 from skewscope.adapters.controller.agent_receiver import SOURCE_NAME, AgentReceiver, AgentSource
@@ -487,6 +488,7 @@ class Controller:
             ),
             topology=self.config.topology,
             silences=store.silences(),
+            acknowledged=read_acknowledgements(store.audit_lines(SUBJECT, MAX_READ)),
             effects=self.actions.effects,
             judgements=JudgementObserver(self.actions.places),
         )
@@ -613,6 +615,15 @@ class Controller:
             StoreError: it could not be written, and nothing has changed.
         """
         await self._run_in_thread(lambda: self._active_pipeline.change_silence(self.clock.now(), who, what, silence))
+
+    async def acknowledge(self, who: str, incident: str, is_acknowledged: bool) -> None:
+        """Stores who looks after an incident, or that nobody does any more; it is shown from the next tick on.
+
+        Raises:
+            StoreError: it could not be written, and nothing has changed.
+        """
+        now = self.clock.now()
+        await self._run_in_thread(lambda: self._active_pipeline.acknowledge(now, who, incident, is_acknowledged))
 
     # --- actions
 

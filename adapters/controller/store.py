@@ -314,6 +314,15 @@ class Store:
         with self._report_damage():
             return [from_row(row) for row in self._connection.execute(f"{SELECT_SILENCES} WHERE ended = ''")]
 
+    def audit_lines(self, what: str, most: int) -> list[audit.AuditLine]:
+        """Returns the newest lines of the audit log with a text in what was done or in its details.
+
+        Raises:
+            InputError: the store is damaged.
+        """
+        with self._report_damage():
+            return audit.find_lines(self._connection, audit.AuditFilter(what=what), most)
+
     @contextmanager
     def _report_damage(self) -> Iterator[None]:
         """Turns errors of reading at the start into an InputError."""

@@ -14,6 +14,7 @@ import numpy as np
 from skewscope.adapters.actions.effect import EffectMeter
 from skewscope.adapters.actions.view import NOTHING_KNOWN, JudgementState
 from skewscope.adapters.controller import agent_registry
+from skewscope.adapters.controller.acknowledgements import ACKNOWLEDGED, WITHDRAWN
 from skewscope.adapters.controller.agent_registry import AgentRecord
 from skewscope.adapters.controller.batcher import Batcher
 from skewscope.adapters.controller.incident_restore import RestoredIncidents
@@ -106,6 +107,8 @@ class TickPipeline:
     topology: Topology = field(default_factory=Topology)
     silences: list[Silence] = field(default_factory=list)
     """Active and future silences, and those that ended since the last tick."""
+    acknowledged: Mapping[str, str] = field(default_factory=dict)
+    """Who acknowledged each incident, by its id; replaced as a whole."""
     context: tuple[ContextFact, ...] = ()
     """What policies are told from outside."""
     believed: Mapping[str, BelievedOpen] = field(default_factory=dict)
@@ -175,7 +178,9 @@ class TickPipeline:
             self.restored.adopt(t, self.store.open_incidents())
         unused = merge_counts(unplaced or {}, self.claimed.counts)
         missing = (*snapshot.missing, *self.troubles(), *self._report_unplaced(t, unplaced or {}))
-        snapshot = replace(snapshot, silenced=hidden, missing=missing, unplaced=unused)
+        ids = {one.id for one in incidents}
+        taken = {id_: who for id_, who in self.acknowledged.items() if id_ in ids}
+        snapshot = replace(snapshot, silenced=hidden, acknowledged=taken, missing=missing, unplaced=unused)
         self.view_publisher.update(self.runtime.engine, snapshot, t)
         self._save_progress(t)
         self._clean_up(t)
@@ -264,6 +269,17 @@ class TickPipeline:
         self.silences = [one for one in self.silences if one.id != silence.id]
         if not silence.is_over(t):
             self.silences.append(silence)
+
+    def acknowledge(self, t: float, who: str, incident: str, is_acknowledged: bool) -> None:
+        """Stores who looks after an incident, or that nobody does any more.
+
+        Raises:
+            StoreError: it could not be written; nothing has changed.
+        """
+        what = ACKNOWLEDGED if is_acknowledged else WITHDRAWN
+        self.store.add_audit_entry(t, who, what, {"incident": incident})
+        others = {id_: name for id_, name in self.acknowledged.items() if id_ != incident}
+        self.acknowledged = {**others, incident: who} if is_acknowledged else others
 
     def load_agents(self) -> list[AgentRecord]:
         """Returns the agents of the last run."""

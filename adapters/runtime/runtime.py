@@ -405,6 +405,8 @@ class Snapshot:
     """Missing telemetry and what is unknown without it, in sentences."""
     silenced: Mapping[str, str] = field(default_factory=dict)
     """Id of the silence of each silenced incident, by incident id."""
+    acknowledged: Mapping[str, str] = field(default_factory=dict)
+    """Live: who acknowledged each incident at the controller, by incident id."""
     unplaced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Live: number of series that are not used, by source and reason."""
 

@@ -17,6 +17,7 @@ from skewscope.engine.actions.action import Action
 from skewscope.kb.problems import SkewscopeError
 
 ACTIONS_PATH, OUTCOMES_PATH = "/api/v1/actions", "/api/v1/actions/outcomes"
+INCIDENTS_PATH = "/api/v1/incidents"
 LISTED = 200
 """Actions that are polled: those that may still change something, and the latest of the others."""
 MAX_BYTES = 8 << 20
@@ -127,6 +128,25 @@ class ActionFeed:
             replace(self.latest, actions=tuple(action if one.id == id_ else one for one in self.latest.actions))
         )
         return action
+
+    def acknowledge(self, incident: str, is_acknowledged: bool) -> None:
+        """Notes at the controller that the holder of the token looks after an incident, or withdraws that.
+
+        Raises:
+            SkewscopeError: the controller does not answer, or says no.
+        """
+        channel = Channel(self.endpoint)
+        path = f"{INCIDENTS_PATH}/{quote(incident, safe='')}/acknowledge"
+        try:
+            answer = channel.send("POST", path, {"acknowledged": is_acknowledged})
+            if answer.status != HTTPStatus.OK:
+                found = json.loads(answer.body)
+                told = found.get("error") if isinstance(found, dict) else None
+                raise SkewscopeError(str(told or f"the answer {answer.status}")[:200])
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+            raise SkewscopeError(f"no usable answer: {_describe_error(error)}") from None
+        finally:
+            channel.close()
 
     def _poll_loop(self) -> None:
         wait = PERIOD

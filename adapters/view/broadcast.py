@@ -67,6 +67,7 @@ def encode_view(update: ViewUpdate, index_id: str = "", rows: int = 0) -> bytes:
         "sources": [astuple(source) for source in snapshot.sources],
         "missing": snapshot.missing,
         "silenced": dict(snapshot.silenced),
+        "acknowledged": dict(snapshot.acknowledged),
         "unplaced": {source: dict(reasons) for source, reasons in snapshot.unplaced.items()},
         "rules": [astuple(rule) for rule in snapshot.rules],
         "terms": dict(snapshot.evidence_names) if not first else None,
@@ -135,6 +136,7 @@ class ViewReceiver:
             frozenset(self._series_index.by_signal),
             self._evidence_names,
             {str(incident): str(silence) for incident, silence in head.get("silenced", {}).items()},
+            {str(incident): str(who) for incident, who in head.get("acknowledged", {}).items()},
             {str(source): _parse_counts(reasons) for source, reasons in head.get("unplaced", {}).items()},
         )
 

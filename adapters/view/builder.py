@@ -101,6 +101,7 @@ class ViewBuilder:
             self._delivered_signals,
             self._evidence_names,
             snapshot.silenced,
+            snapshot.acknowledged,
             snapshot.unplaced,
         )
         self.sink.add(view, self._build_frame(snapshot.time))

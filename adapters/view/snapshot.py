@@ -272,6 +272,8 @@ class ViewSnapshot:
     """By rule, the names of its evidence in the order of `EvidenceRow.verdicts`."""
     silenced: Mapping[str, str] = field(default_factory=dict)
     """Id of the silence of each silenced incident, by incident id."""
+    acknowledged: Mapping[str, str] = field(default_factory=dict)
+    """Who acknowledged each incident at the controller, by incident id."""
     unplaced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Live: number of series that are not used, by source and reason."""
 

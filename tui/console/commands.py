@@ -1,8 +1,10 @@
 """Key commands that work on every screen: moving in time, and acting on incidents."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skewscope.adapters.view.action_feed import ActionFeed
 from skewscope.engine.advice.steps import AdvisedStep, advised_steps
 from skewscope.engine.model.incident import Incident
 from skewscope.kb.problems import SkewscopeError
@@ -121,10 +123,32 @@ class IncidentCommands(ConsoleCommands):
 
     def do_ack(self, _arg: int) -> None:
         """Acknowledge the selected incidents, or undo that."""
-        if self._require_incident() is not None:
-            self.state.acknowledge(self.console.selected_incidents)
-            self.console.clear_marks()
-            self.console.redraw()
+        if self._require_incident() is None:
+            return
+        incidents = self.console.selected_incidents
+        feed = self.state.action_feed
+        if feed is None or not feed.has_token:
+            self.state.acknowledge(incidents)
+        else:
+            self.console.run_worker(lambda: self._acknowledge_remotely(feed, incidents), thread=True)
+        self.console.clear_marks()
+        self.console.redraw()
+
+    def _acknowledge_remotely(self, feed: ActionFeed, incidents: Sequence[Incident]) -> None:
+        """Let the controller note who looks after the incidents; if all are acknowledged, withdraw that."""
+        taken = self.state.snapshot.acknowledged if self.state.snapshot else {}
+        fresh = [one for one in incidents if one.id not in taken]
+        did = "acknowledged" if fresh else "no longer acknowledged"
+        try:
+            for one in fresh or incidents:
+                feed.acknowledge(one.id, bool(fresh))
+            message, bad = (
+                f"{len(fresh or incidents)} {did} at the controller, seen by all",
+                False,
+            )
+        except SkewscopeError as error:
+            message, bad = f"acknowledge: {error}", True
+        self.console.call_from_thread(self.console.show_message, message, bad)
 
     def do_snooze(self, _arg: int) -> None:
         """Prompt for a duration and snooze the selected incidents."""

@@ -11,6 +11,7 @@ from skewscope.engine.model.incident import Incident
 from skewscope.tui.console.operator_log import OperatorLog, OperatorLogEntry
 from skewscope.tui.console.player import Player
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.incident_table import ACKNOWLEDGED, SILENCED, TriageState
 from skewscope.tui.render.incident_timeline import IncidentLength
 from skewscope.tui.render.node_lookup import NodeLookup, NodeScope
 from skewscope.tui.render.status import ConsoleStatus, oldest_age, reporting_counts
@@ -188,6 +189,14 @@ class ConsoleState:
         except OSError as error:
             self.show_message(f"The operator log cannot be written: {error}", True)
         self.version += 1
+
+    @property
+    def triage_at_controller(self) -> dict[str, TriageState]:
+        """What silences and people at the controller did with its incidents, by incident id."""
+        if self.snapshot is None:
+            return {}
+        silenced = {id_: TriageState(SILENCED, silence) for id_, silence in self.snapshot.silenced.items()}
+        return silenced | {id_: TriageState(ACKNOWLEDGED, who) for id_, who in self.snapshot.acknowledged.items()}
 
     def acknowledge(self, incidents: Sequence[Incident]) -> None:
         """Acknowledge the incidents without a triage state; if all have one, undo it. It changes no cluster."""

@@ -3,6 +3,7 @@
 from skewscope.engine.model.incident import Incident
 from skewscope.kb.problems import join_names
 from skewscope.tui.render import detail
+from skewscope.tui.render.command_lines import COPY_ROLE
 from skewscope.tui.render.detail import DisplayNames, Section
 from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
@@ -10,6 +11,8 @@ from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
 _LABEL_WIDTH = 10
 _EXPAND_ORDER = ("why", "do", "undo", "caused by", "causes", "if wrong", "works if", "also")
 """Sections to show uncropped first when rows are left."""
+_LEAST_ITEMS = {"do": 2}
+"""Items of a section that are kept while others can be left out: an advice comes with its command."""
 _DROP_ORDER = ("also", "works if", "if wrong", "causes", "undo", "caused by", "do")
 """Sections to drop first when rows are missing."""
 
@@ -67,11 +70,13 @@ def squeeze_rows(sections: tuple[Section, ...], columns: int, rows: int) -> list
 def _squeeze_sections(parts: tuple[Section, ...], rows: int) -> list[tuple[Section, int]]:
     most = {part.label: len(part.items) for part in parts}
     while sum(most.values()) > max(rows, 1):
-        largest = max(most, key=lambda label: most[label])
-        if most[largest] > 1:
-            most[largest] -= 1
+        longer = [label for label in most if most[label] > _LEAST_ITEMS.get(label, 1)]
+        if longer:
+            most[max(longer, key=lambda label: most[label])] -= 1
+        elif len(most) > 1:
+            del most[next((label for label in _DROP_ORDER if label in most), next(iter(most)))]
         else:
-            del most[next((label for label in _DROP_ORDER if label in most), largest)]
+            most[next(iter(most))] -= 1
     return [(part, most[part.label]) for part in parts if part.label in most]
 
 
@@ -79,8 +84,10 @@ def _crop_section(part: Section, most: int, columns: int) -> list[Line]:
     hidden = len(part.items) - most
     rows = [_add_label(part.label if n == 0 else "", item) for n, item in enumerate(part.items[:most])]
     if hidden:
+        # A command stays whole as far as it can.
+        at = next((n for n in reversed(range(len(rows))) if rows[n][-1][1] != COPY_ROLE), len(rows) - 1)
         tail = f" +{hidden} more"
-        rows[-1] = (*fit(rows[-1], columns - len(tail)), (tail, "dim"))
+        rows[at] = (*fit(rows[at], columns - len(tail)), (tail, "dim"))
     return [fit(row, columns) for row in rows]
 
 

@@ -18,6 +18,7 @@ CATEGORIES = (DIAGNOSIS, SYMPTOM, SUSPICION)
 MAX_GAP_RATIO = 1.5
 """Longest over shortest time between equal incidents that come regularly."""
 MINUTES_FROM_S = 150.0
+ACKNOWLEDGED = "acknowledged"
 SILENCED = "silenced"
 """State of an incident that a controller's silence covers; `TriageState.actor` is the silence's id."""
 

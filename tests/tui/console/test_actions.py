@@ -12,7 +12,7 @@ from skewscope.tui.console.app import ConsoleOptions
 from tests.support.action_samples import build_proposal, build_refused, build_verified
 from tests.support.api_server import serve_api
 from tests.tui.consoles import run, screen_text
-from tests.tui.samples import film
+from tests.tui.samples import ROOT, film
 
 PROPOSAL, VERIFIED, REFUSED = build_proposal(), build_verified(), build_refused()
 OUTCOMES = {"drain-rank": MitigationOutcomes("drain-rank", 4, 3, 1, 0, 0.8)}
@@ -30,6 +30,38 @@ class FakeFeed(ActionFeed):
         self.sent.append((id_, verb, why))
         states = {"approve": "approved", "refuse": "refused", "undo": "undoing", "done": "applied"}
         return PROPOSAL.move(0.0, states[verb], why)
+
+    def acknowledge(self, incident, is_acknowledged):
+        self.sent.append((incident, "acknowledge", is_acknowledged))
+
+
+def test_with_a_controller_the_acknowledgement_is_the_controllers():
+    feed, entries = FakeFeed(), []
+
+    async def flow(app, pilot):
+        await pilot.press("a")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        entries.extend(app.state.operator_log.entries)
+        assert "at the controller" in screen_text(app)
+
+    run(flow, film(live=True), options=ConsoleOptions(action_feed=feed))
+    assert feed.sent == [(ROOT.id, "acknowledge", True)]
+    assert not entries
+
+
+def test_what_others_acknowledged_at_the_controller_is_marked_and_taken_back_by_the_same_key():
+    feed = FakeFeed()
+
+    async def flow(app, pilot):
+        assert "acknowledged by eva" in screen_text(app)
+        assert screen_text(app).splitlines()[2][0] == "a"
+        await pilot.press("a")
+        await app.workers.wait_for_complete()
+
+    shown = film(live=True, acknowledged={ROOT.id: "eva"})
+    run(flow, shown, size=(100, 30), options=ConsoleOptions(action_feed=feed))
+    assert feed.sent == [(ROOT.id, "acknowledge", False)]
 
 
 def show(keys=("5",), size=(80, 24), feed=None, **options):

@@ -23,7 +23,7 @@ def test_the_essence_fits_whatever_the_rows(rows):
 
 
 def test_omitted_items_are_counted():
-    assert "more" in to_plain_text(incident_layout.squeezed_lines(ROOT, WORDS, NOW, 78, 6))
+    assert "more" in to_plain_text(incident_layout.squeezed_lines(ROOT, WORDS, NOW, 78, 9))
     assert "more" not in to_plain_text(incident_layout.squeezed_lines(ROOT, WORDS, NOW, 78, 30))
 
 

@@ -79,3 +79,13 @@ def test_a_ratio_to_peers_is_a_factor():
 def test_now_is_beside_the_farther_of_peers_and_past():
     view = snapshot("wire.rtt", "s", [0.01] * 3, [0.01] * 3, 0.001)
     assert compare_now(view, 0) == "10 ms, peers 1 ms (10×)"
+
+
+def test_a_baseline_that_followed_what_comes_again_is_not_what_was_before():
+    values = [0.3] * 40 + [12.0] * 5 + [0.3] * 20
+    view = snapshot("step.duration", "s", values, [0.3] * 30 + [1.6] * 35, 0.3)
+    one = replace(ROOT, opened_at=view.start + 41, history=(), resolved_at=None)
+    evidence = item("step.duration", 12.0, name="Time of a step of job against its past")
+    assert (
+        compare_at_peak(evidence, one, EvidenceSeries(0, "x", "A:n0", "s", ()), view) == "12 s, normally 300 ms (40×)"
+    )

@@ -95,9 +95,7 @@ class DiagnosesModel(ScreenModel):
         """Rank the incidents that are in scope and pass the filter."""
         state = self.state
         self.incidents = state.incidents()
-        hidden = state.snapshot.silenced if state.snapshot else {}
-        silenced = {id_: TriageState(SILENCED, silence) for id_, silence in hidden.items()}
-        self.triage_states = silenced | state.operator_log.triage_states(self.incidents, state.now)
+        self.triage_states = state.triage_at_controller | state.operator_log.triage_states(self.incidents, state.now)
         self._series_cache, self._snapshot_cache = {}, {}
         kept = [self.incidents[n] for n in self.filtered_rows()]
         self.storm = build_storm(kept) if is_storm(kept) else None
