@@ -67,12 +67,18 @@ def list_findings(
     server, note = find_server(labels, results[-1].file)
     for number, found in enumerate(findings):
         event = catalogue().events[found.event]
-        places = [{"node": node} for node in found.nodes] if event.entity == "node" else [server]
+        places = [_place_of(node) for node in found.nodes] if event.entity in ("node", "gpu") else [server]
         collector.note = note if server in places else collector.note
         for place in places or [{"node": find_node(labels, results[-1].file)[0]}]:
             message = {**place, "message": found.text[:MAX_TEXT]}
             collector.add(metric_of(event.signal), message, time + number * ORDER_S, 1.0)
     return collector.series()
+
+
+def _place_of(name: str) -> dict[str, str]:
+    """Returns the labels of a node, or of a GPU of one, as in n7/gpu3."""
+    node, slash, gpu = name.partition("/gpu")
+    return {"node": node, "gpu": gpu} if slash else {"node": node}
 
 
 def _duration(result: BenchmarkResult) -> float:

@@ -92,8 +92,8 @@ def explain_slow(
     reached = sorted(zip(ratios, slow, strict=True), key=lambda pair: pair[0])
     for node in nodes:
         mine = [(ratio, each) for ratio, each in reached if node in each.nodes]
-        text = f"Node {node} is slower than its peers: {_describe_worst(mine, usual)}"
-        yield ResultFinding("bench-node-slower", text, (node,))
+        what, event = ("GPU", "bench-gpu-slower") if "/gpu" in node else ("Node", "bench-node-slower")
+        yield ResultFinding(event, f"{what} {node} is slower than its peers: {_describe_worst(mine, usual)}", (node,))
     if rest := [(ratio, each) for ratio, each in reached if not set(nodes) & set(each.nodes)]:
         text = f"A path between nodes is slower than others: {_describe_worst(rest, usual)}"
         yield ResultFinding("bench-path-slower", text, rest[0][1].nodes)

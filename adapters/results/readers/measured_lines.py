@@ -105,11 +105,6 @@ PROGRAMS = (
         re.compile(r"^\d+ bytes .*copied, ", re.MULTILINE),
         (MeasuredLine(re.compile(rf"^\d+ bytes .*copied, .*, {NUMBER} (?P<unit>\w+)/s\s*$"), BYTES, operation="copy"),),
     ),
-    MeasuringProgram(
-        "nvbandwidth",
-        re.compile(r"^nvbandwidth Version|^SUM \w+_(?:ce|sm) ", re.MULTILINE),
-        (MeasuredLine(re.compile(rf"^SUM (?P<operation>\w+) {NUMBER}"), BYTES, "GB"),),
-    ),
 )
 
 
@@ -182,4 +177,4 @@ def _list_results(
             yield BandwidthResult(file, program.tool, name, nodes, 0, {1: value}, measure=measure)
 
 
-FORMAT = ResultFormat("fio, iperf3, HPL, HPCG, STREAM, IOR, dd, nvbandwidth", _recognise, _read)
+FORMAT = ResultFormat("fio, iperf3, HPL, HPCG, STREAM, IOR, dd", _recognise, _read)

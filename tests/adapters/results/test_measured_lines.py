@@ -57,7 +57,6 @@ LATENCY = (
         (json.dumps(FIO_JSON, indent=1), "a.json", "seq read", 2.5, ()),
         (OSU.format(300.5), "osu-n1.txt", "Allreduce Latency Test", 18.2, ("n1",)),
         (LATENCY.format(1.21), "a.txt", "RDMA_Write Latency Test mlx5_0", 1.21, ()),
-        ("SUM host_to_device_memcpy_ce 445.00\n", "nvbandwidth.log", "host_to_device_memcpy_ce", 445.0, ()),
         ("Max Write: 1000.00 MiB/sec (1048.58 MB/sec)\n", "ior", "Write", 1.048576, ()),
         ("1073741824 bytes (1.1 GB, 1.0 GiB) copied, 2.5 s, 429 MB/s\n", "dd", "copy", 0.429, ()),
     ],
@@ -121,3 +120,15 @@ def test_a_row_of_guidellm_is_a_load():
     assert second.latencies["ttft"].quantile(0.5) == pytest.approx(0.057)
     assert second.latencies["e2e"].mean == pytest.approx(1.1)
     assert (second.completed, second.failed, second.request_rate) == (239, 1, 3.98)
+
+
+MATRIX = (
+    "Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n"
+    "           0         1         2\n"
+)
+
+
+def test_a_gpu_below_its_siblings_is_named():
+    row = " 0     {}     55.63     55.60\n\nSUM host_to_device_memcpy_ce 1\n"
+    assert judge(("n7.txt", MATRIX + row.format("13.40"))) == [("bench-gpu-slower", ("n7/gpu0",))]
+    assert judge(("n7.txt", MATRIX + row.format("55.40"))) == []
