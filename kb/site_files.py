@@ -77,7 +77,12 @@ def read_site_files(folder: Path) -> SiteFiles:
         InputError: there are none, too many or too large ones, or some that nothing reads.
     """
     problems: list[Problem] = []
-    paths = dict(_iter_paths(folder, problems))
+    paths: dict[str, Path] = {}
+    try:
+        paths.update(_iter_paths(folder, problems))
+    except OSError as error:
+        place = error.filename or folder
+        problems.append(Problem(str(place), 0, "", str(error.strerror), "a folder of knowledge", HINT))
     texts: dict[str, str] = {}
     total = 0
     for name, path in sorted(paths.items())[:MAX_FILES]:
@@ -85,7 +90,7 @@ def read_site_files(folder: Path) -> SiteFiles:
             texts[name] = read_text(path, f"{folder}/{name}")
         except InputError as error:
             problems += error.problems
-        total += len(texts.get(name, ""))
+        total += len(texts.get(name, "").encode())
         if total > MAX_TOTAL:
             problems.append(Problem(str(folder), 0, "", f"more than {MAX_TOTAL} bytes", f"at most {MAX_TOTAL}"))
             break
@@ -100,11 +105,7 @@ def read_site_files(folder: Path) -> SiteFiles:
 
 def _iter_paths(folder: Path, problems: list[Problem]) -> Iterator[tuple[str, Path]]:
     """Yields the files of a site by their paths inside the folder; adds problems of names that nothing reads."""
-    try:
-        names = _list_names(folder)
-    except OSError as error:
-        problems.append(Problem(str(folder), 0, "", str(error.strerror), "a folder of knowledge", HINT))
-        return
+    names = _list_names(folder)
     for name in names:
         if name != MAPPING_FILE and name not in {each.partition("/")[0] for each in FOLDERS}:
             known = [*FOLDERS, MAPPING_FILE]

@@ -1,6 +1,7 @@
 """The page on a site's own knowledge: its folder, its commands, its messages; and a controller that reloads it."""
 
 import asyncio
+import json
 import os
 import random
 import re
@@ -14,6 +15,7 @@ from skewscope.adapters.config.site_knowledge import load_knowledge
 from skewscope.adapters.controller import config, process
 from skewscope.adapters.controller.audit import AuditFilter
 from skewscope.adapters.controller.controller import Controller
+from skewscope.adapters.controller.engine_change import PreparedEngine
 from skewscope.adapters.controller.server import ControllerApp
 from skewscope.adapters.fleet.shard_host import ShardHost
 from skewscope.adapters.mapping.names import MetricResolver
@@ -91,10 +93,13 @@ def test_telemetry_is_diagnosed_by_the_rule_of_the_page(site):
     write_cooling(site.parent / "cooling.csv")
     code, answer = run("diagnose", "cooling.csv", "--knowledge", "site")
     assert code == 1
-    title, advice = "Half-open coolant valve on node n2", "n2 cannot be cooled until its connector is pressed home."
+    title = "Half-open coolant valve on node n2"
     assert title in answer
     assert f"*{title}*" in PAGE.read_text()
-    assert advice in " ".join(answer.split())
+    incident = json.loads(run("diagnose", "cooling.csv", "--knowledge", "site", "--json")[1])
+    assert [(each["id"], each["why"]) for each in incident["mitigations"]] == [
+        ("quarantine-node", "n2 cannot be cooled until its connector is pressed home.")
+    ]
     assert not os.environ[KNOWLEDGE_VARIABLE]
     assert run("diagnose", "cooling.csv")[0] == 2  # without it, the metric is not known
 
@@ -276,6 +281,24 @@ def test_a_reload_takes_the_present_folder(path, site):
         await process._reload(app, path)
         assert RULE not in engine_of(controller).rules
         assert catalogue() is installed_catalogue()
+
+    play(path, test)
+
+
+def test_other_policies_leave_the_windows_as_they_are(path, site):
+    """The engine is another one and takes over what the one before knew; with other rules it begins anew."""
+
+    async def test(controller, app):
+        taken = []
+        before = PreparedEngine.take_over
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PreparedEngine, "take_over", lambda *args: taken.append(1) or before(*args))
+            edit(site, "policies/quarantine-node-with-half-open-valve.yaml", "priority: 20", "priority: 30")
+            await process._reload(app, path)
+            assert taken == [1]
+            edit(site, RULE_FILE, "score: 3", "score: 4")
+            await process._reload(app, path)
+            assert taken == [1]
 
     play(path, test)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from skewscope.adapters.mapping.name_mapping import mapping_of_site
 from skewscope.engine.advice.policy_lint import lint_policies
+from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.loader import load_with_site, use_catalogue
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem
@@ -29,6 +30,18 @@ class SiteKnowledge:
     def use(self) -> None:
         """Makes it the knowledge of this process, and of those that are started from here."""
         use_catalogue(self.catalogue)
+
+
+def read_knowledge(fields: FieldReader, folder: Path) -> SiteKnowledge | None:
+    """Returns the knowledge in the folder that a config names, relative to it; adds problems to `fields`."""
+    name = fields.text(("knowledge",))
+    if not name:
+        return None
+    try:
+        return load_knowledge(folder / name)
+    except InputError as error:
+        fields.problems += error.problems
+        return None
 
 
 def load_knowledge(folder: Path) -> SiteKnowledge:

@@ -15,7 +15,7 @@ from skewscope.adapters import notify
 from skewscope.adapters.actions.settings import ActionSettings, check_members, read_actions
 from skewscope.adapters.config.fields import read_bool, read_number
 from skewscope.adapters.config.secret import SECRET_HINT, Secret, read_secret
-from skewscope.adapters.config.site_knowledge import SiteKnowledge, load_knowledge
+from skewscope.adapters.config.site_knowledge import SiteKnowledge, read_knowledge
 from skewscope.adapters.controller.fleet_config import read_fleet
 from skewscope.adapters.controller.kubernetes_lease import read_lease_object
 from skewscope.adapters.controller.lease import DEFAULT_LEASE, LeaseConfig
@@ -218,7 +218,7 @@ def read(path: Path) -> ControllerConfig:
         _parse_agent_secret(fields, folder),
         _parse_speakers(fields, cluster),
         _parse_certificate_roles(fields, cluster),
-        _parse_knowledge(fields, folder),
+        read_knowledge(fields, folder),
         discovers=_parse_discover(fields, topology_path),
     )
     if not (listen.is_loopback or listen.unprotected):
@@ -315,17 +315,6 @@ def _parse_topology(fields: FieldReader, folder: Path) -> tuple[Path | None, Top
         found, problems = Topology(), error.problems
     fields.problems += problems
     return path, Topology() if problems else found
-
-
-def _parse_knowledge(fields: FieldReader, folder: Path) -> SiteKnowledge | None:
-    name = fields.text(("knowledge",))
-    if not name:
-        return None
-    try:
-        return load_knowledge(folder / name)
-    except InputError as error:
-        fields.problems += error.problems
-        return None
 
 
 def _parse_discover(fields: FieldReader, topology_path: Path | None) -> bool:

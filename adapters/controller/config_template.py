@@ -44,6 +44,10 @@ store: {{path: skewscope.db, retention_days: 90}}
 
 #record: {{path: recorded, retention_hours: 24, retention_gib: 50}}
 
+# --- Rules and entries of your own (docs/site-knowledge.md): a folder, checked by `skewscope knowledge check FOLDER`.
+
+#knowledge: site
+
 # --- Acting (docs/acting.md). Without it nothing is ever changed; `propose` plans changes and waits for a person.
 
 #actions:

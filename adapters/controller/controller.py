@@ -23,7 +23,7 @@ from skewscope.adapters.controller.action_service import ActionService, StoreAda
 from skewscope.adapters.controller.agent_receiver import SOURCE_NAME, AgentReceiver, AgentSource
 from skewscope.adapters.controller.config import ComponentConfig, ControllerConfig
 from skewscope.adapters.controller.election_participant import ControllerParticipant
-from skewscope.adapters.controller.engine_change import PreparedEngine, prepare_engine
+from skewscope.adapters.controller.engine_change import PreparedEngine, can_take_over, prepare_engine
 from skewscope.adapters.controller.incident_restore import RestoredIncidents
 from skewscope.adapters.controller.judgement_observer import JudgementObserver
 from skewscope.adapters.controller.leader_election import RENEW_SHARE, LeaderElection
@@ -344,6 +344,7 @@ class Controller:
         def differs(*names: str) -> bool:
             return is_whole or any(getattr(before, name) != getattr(config, name) for name in names)
 
+        known = self.catalogue
         if differs(*READ_BY):
             self._use_config(self.config, is_known=not differs("knowledge"))
         if differs("targets", "actions", "topology", "knowledge"):
@@ -354,10 +355,10 @@ class Controller:
         if differs("topology"):
             self.receiver.topology = config.topology
             self.receiver.request_announcements()
-        if differs("knowledge"):
+        if not await WORK.run(can_take_over, known, self.catalogue):
             # With other rules nothing can be taken over but incidents: windows fill again, as after a restart.
             await self._run_in_thread(self._rebuild_pipeline)
-        elif differs("topology"):
+        elif differs("topology", "knowledge"):
             await self._change_engine()
         elif differs("recording_path", "retention"):
             await self._run_in_thread(self._restart_recorder)

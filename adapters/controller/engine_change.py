@@ -17,6 +17,7 @@ from skewscope.adapters.runtime.runtime import Runtime, Span, build_runtime
 from skewscope.engine.engine import Engine
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
+from skewscope.rules.loader import load_builtin
 
 KEPT_S = 3600.0
 """Seconds of silence after which a series is not taken over: its label may never come back."""
@@ -84,6 +85,17 @@ def expect_series(
     if some:
         engine.expect_series(batcher.table)
     return some
+
+
+def can_take_over(before: Catalogue, now: Catalogue) -> bool:
+    """Returns whether an engine with one catalogue can go on with windows and pasts of one with another.
+
+    What they hold belongs to the rules and the signals.
+    """
+    if before is now:
+        return True
+    then, rules = ({id_: rule.hash for id_, rule in load_builtin(known)[0].items()} for known in (before, now))
+    return before.signals == now.signals and then == rules
 
 
 def prepare_engine(topology: Topology, catalogue: Catalogue, also_read: Iterable[str] = ()) -> PreparedEngine:

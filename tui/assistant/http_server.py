@@ -1,5 +1,6 @@
 """The server for assistants over HTTP, with the tokens, the certificate and the limits of a controller's config."""
 
+import logging
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -20,6 +21,8 @@ MAX_BODY = 1 << 20
 """Bytes of a request: a question is short."""
 MAX_CONNECTIONS = 100
 
+log = logging.getLogger(__name__)
+
 
 def serve(tools: AssistantTools, config: ControllerConfig, host: str, port: int) -> None:
     """Serves until it is stopped.
@@ -31,6 +34,7 @@ def serve(tools: AssistantTools, config: ControllerConfig, host: str, port: int)
     if not config.listen.is_loopback and config.anonymous != "none":
         raise SkewscopeError(f"--http: {host} can be reached from elsewhere; add tokens under auth to {config.path}")
     tls = config.tls
+    log.info("listening at %s://%s port %d%s", "https" if tls else "http", host, port, PATH)
     uvicorn.run(
         build_app(build_server(tools, version("skewscope")), AccessControl(config)),
         host=host,

@@ -65,6 +65,8 @@ def check(path: Path) -> None:
         click.get_current_context().exit(EXIT_ERROR)
     nodes, sources = len(found.topology.nodes), len(found.sources)
     click.echo(f"{path}: valid. {nodes} nodes, {sources} sources, listens on {found.listen.host}:{found.listen.port}.")
+    if found.knowledge is not None:
+        click.echo(str(found.knowledge))
 
 
 @config.command("new")

@@ -47,7 +47,9 @@ def mcp(folder: Path, address: str | None, config: Path | None, controller: Cont
         _serve_on_stdio(tools)
     else:
         from skewscope.adapters.controller.config import read  # noqa: PLC0415
+        from skewscope.adapters.runtime.log_lines import configure_log  # noqa: PLC0415
 
+        configure_log("%(asctime)s %(levelname)s %(message)s")
         _serve_over_http(tools, read(config), *_parse_address(address))
 
 

@@ -107,7 +107,7 @@ class BrokenServer:
 def test_a_server_that_ends_by_itself_ends_the_process_with_an_error(path, monkeypatch, error):
     monkeypatch.setattr(process, "create_server", lambda *_: BrokenServer(error))
     with pytest.raises(SkewscopeError, match="the HTTP server has ended by itself"):
-        asyncio.run(process._serve(path))
+        asyncio.run(process._serve(path, None))
 
 
 def test_a_tick_that_fails_ends_the_process_with_an_error(path, monkeypatch, caplog):
@@ -116,5 +116,5 @@ def test_a_tick_that_fails_ends_the_process_with_an_error(path, monkeypatch, cap
 
     monkeypatch.setattr(Controller, "_run_tick", fail)
     with pytest.raises(SkewscopeError, match="the controller cannot go on: RuntimeError: a bug"):
-        asyncio.run(process._serve(path))
+        asyncio.run(process._serve(path, None))
     assert "ticks: failed" in caplog.text

@@ -18,8 +18,19 @@ from skewscope.tui.cli.main import cli
 from tests.support.telemetry import record
 
 CONTRACT = (
-    *("version", "id", "kind", "condition", "entity", "also", "state", "opened_at", "resolved_at", "severity"),
-    *("confidence", "coverage", "impact", "blast_radius", "evidence", "against", "unseen", "candidates", "none"),
+    *("version", "id", "kind", "condition", "entity", "also", "state", "opened_at", "resolved_at", "ended"),
+    *(
+        "severity",
+        "confidence",
+        "coverage",
+        "impact",
+        "blast_radius",
+        "evidence",
+        "against",
+        "unseen",
+        "candidates",
+        "none",
+    ),
     *(
         "decides",
         "summary",
