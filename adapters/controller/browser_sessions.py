@@ -23,7 +23,7 @@ class BrowserSessions:
 
     def open(self, token: str, now: float) -> str:
         """Begins a session and returns its id; the oldest one ends where there are too many."""
-        self._tokens = {id_: found for id_, found in self._tokens.items() if found[1] > now}
+        self._tokens = {id_: held for id_, held in self._tokens.items() if held[1] > now}
         while len(self._tokens) >= MAX_SESSIONS:
             del self._tokens[next(iter(self._tokens))]
         id_ = secrets.token_urlsafe(ID_BYTES)

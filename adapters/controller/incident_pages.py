@@ -88,13 +88,13 @@ async def show_overview(request: Request, context: "ApiContext") -> Response:
 
 def _render_incident(context: "ApiContext", id_: str) -> str | None:
     data = _collect(context)
-    if id_ not in {one.id for one in data.incidents}:
+    if id_ not in {each.id for each in data.incidents}:
         stored = context.reader.incident(id_)
         if stored is None:
             return None
         data = replace(data, incidents=(*data.incidents, _restore(stored)))
     actions = context.controller.actions.coordinator.actions.values()
-    data = replace(data, actions=tuple(one for one in actions if one.reason.incident == id_))
+    data = replace(data, actions=tuple(each for each in actions if each.reason.incident == id_))
     assert context.pages is not None
     return context.pages.render_incident(id_, data)
 
@@ -135,8 +135,8 @@ def login_page(status: int, to: str, why: str = "") -> Response:
         '<input type="password" name="token" required autocomplete="current-password"></label></p>'
         "<button>Log in</button></form>"
     )
-    told = [paragraph(why)] if why else []
-    return form_page(status, "Skewscope: log in", [*told, form])
+    reason = [paragraph(why)] if why else []
+    return form_page(status, "Skewscope: log in", [*reason, form])
 
 
 async def log_in(request: Request, context: "ApiContext") -> Response:

@@ -52,8 +52,8 @@ def complete_recordings(_ctx: click.Context, _param: click.Parameter, begin: str
     except OSError:
         names = []
     prefix = "./" if begin.startswith("./") else ""
-    found = _matching((f"{prefix}{path}" for path in names), begin)
-    return found or [CompletionItem(begin, type="dir")]
+    items = _matching((f"{prefix}{path}" for path in names), begin)
+    return items or [CompletionItem(begin, type="dir")]
 
 
 def _matching(names: Iterable[str], begin: str) -> list[CompletionItem]:

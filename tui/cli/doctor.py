@@ -83,12 +83,12 @@ def doctor(controller: ControllerAddress, config: Path | None, as_json: bool) ->
 
     Exit codes: 0 no fault, 1 a fault.
     """
-    found = list(run_checks(controller, config))
-    faults = sum(check.state == FAULT for check in found)
+    result = list(run_checks(controller, config))
+    faults = sum(check.state == FAULT for check in result)
     if as_json:
-        print_json([asdict(check) for check in found])
+        print_json([asdict(check) for check in result])
     else:
-        print_lines([*check_lines(found), summary_line(found)])
+        print_lines([*check_lines(result), summary_line(result)])
     click.get_current_context().exit(EXIT_PROBLEMS if faults else EXIT_OK)
 
 
@@ -107,9 +107,9 @@ def run_checks(controller: ControllerAddress, config: Path | None) -> Iterator[C
 
 def check_lines(checks: Iterable[Check]) -> list[Line]:
     """Returns the checks as lines in columns."""
-    found = list(checks)
-    widest = max((len(check.name) for check in found), default=0)
-    return [check.to_line(widest) for check in found]
+    result = list(checks)
+    widest = max((len(check.name) for check in result), default=0)
+    return [check.to_line(widest) for check in result]
 
 
 def summary_line(checks: Iterable[Check]) -> Line:
@@ -215,13 +215,13 @@ def check_config(path: Path | None) -> Iterator[Check]:
     from skewscope.adapters.controller.config import read_at_start  # noqa: PLC0415
 
     try:
-        found = read_at_start(named)
+        result = read_at_start(named)
     except SkewscopeError as error:
         problems = str(error).splitlines()
         more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
         yield Check(FAULT, "config", f"{problems[0]}{more}", f"skewscope config check {named}")
         return
-    nodes, sources = len(found.topology.nodes), len(found.sources)
+    nodes, sources = len(result.topology.nodes), len(result.sources)
     after = "" if sources else f"skewscope sources of {named}: docs/sources.md"
     yield Check(GOOD, "config", f"{named}: {nodes} nodes, {sources} sources", after)
 
@@ -291,12 +291,12 @@ def check_extras() -> Check:
 
 def extra_requirements(requirements: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Returns the distributions that each extra needs."""
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
     for each in requirements:
         extra, name = EXTRA_MARK.search(each), DISTRIBUTION.match(each)
         if extra and name:
-            found[extra[1]] = (*found.get(extra[1], ()), name[0])
-    return found
+            result[extra[1]] = (*result.get(extra[1], ()), name[0])
+    return result
 
 
 def check_completion(shell: str, home: Path) -> Check:

@@ -30,13 +30,13 @@ def read_incident(controller: ControllerAddress, id_: str) -> "tuple[Incident, D
     from skewscope.tui.render.detail import DisplayNames  # noqa: PLC0415
 
     others = _list_incidents(controller)
-    begins = [one.id for one in others if one.id.startswith(id_)]
+    begins = [other.id for other in others if other.id.startswith(id_)]
     whole = begins[0] if len(begins) == 1 else id_
-    found = _parse(controller, ask_controller(controller, "GET", f"{INCIDENTS_PATH}/{quote(whole, safe='')}"))
-    path = f"{TOPOLOGY_PATH}?node={quote(found.name.partition('/')[0], safe='')}"  # of a large fleet only this part
+    incident = _parse(controller, ask_controller(controller, "GET", f"{INCIDENTS_PATH}/{quote(whole, safe='')}"))
+    path = f"{TOPOLOGY_PATH}?node={quote(incident.name.partition('/')[0], safe='')}"  # of a large fleet only this part
     topology = parse_valid_topology(parse(ask_text(controller, path), controller.url + TOPOLOGY_PATH))
-    incidents = (found, *(one for one in others if one.id != found.id))
-    return found, DisplayNames(load_catalogue(), incidents, topology=topology), time.time()
+    incidents = (incident, *(other for other in others if other.id != incident.id))
+    return incident, DisplayNames(load_catalogue(), incidents, topology=topology), time.time()
 
 
 def _list_incidents(controller: ControllerAddress) -> "list[Incident]":
@@ -51,9 +51,9 @@ def _parse(controller: ControllerAddress, fields: Any) -> "Incident":
     from skewscope.engine.model.incident import parse_incident, upgrade_incident  # noqa: PLC0415
 
     try:
-        found = parse_incident(upgrade_incident(fields))
+        incident = parse_incident(upgrade_incident(fields))
         history = tuple((float(event["t"]), str(event["what"])) for event in fields.get("history", ()))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         problem = f"an incident that cannot be read ({type(error).__name__}: {error}); is this a controller?"
         raise SkewscopeError(f"{controller.url}: {problem}") from None
-    return replace(found, history=history)
+    return replace(incident, history=history)

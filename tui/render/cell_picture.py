@@ -88,7 +88,7 @@ class CellPicture:
     @property
     def description(self) -> str:
         """The title, with the value of each marked row: what a reader without the picture needs."""
-        marked = ", ".join(f"{one.name} {one.note}".strip() for one in self.labels if one.is_marked)
+        marked = ", ".join(f"{label.name} {label.note}".strip() for label in self.labels if label.is_marked)
         return f"{self.title}: {marked}; {self.ends[0]} to {self.ends[1]}" if marked else self.title
 
 
@@ -109,8 +109,8 @@ def picture_lines(picture: CellPicture, columns: int) -> list[Line]:
     """Returns a picture as text in `columns`: title and legend, a line for each member, times and moments."""
     if not picture.labels:
         return []
-    name = min(max(width(one.name) for one in picture.labels), max(columns // 3, 4))
-    note = max(width(one.note) for one in picture.labels)
+    name = min(max(width(label.name) for label in picture.labels), max(columns // 3, 4))
+    note = max(width(label.note) for label in picture.labels)
     wide = columns - name - note - 5
     if wide < 8:
         note, wide = 0, max(columns - name - 4, 1)
@@ -200,14 +200,14 @@ def _row_svg(number: int, label: RowLabel, cells: NDArray[np.uint8], picture: Ce
 def _runs_svg(cells: list[int], top: int, picture: CellPicture) -> list[str]:
     """Returns a rectangle for each run of equal cells."""
     size = (SVG_WIDTH - SVG_LABEL - SVG_NOTE) / max(len(cells), 1)
-    found, column = [], 0
+    rects, column = [], 0
     for number, run in groupby(cells):
         count = len(list(run))
         if fill := picture.classes[min(number, len(picture.classes) - 1)].fill:
             x, wide = SVG_LABEL + column * size, count * size
-            found.append(f"<rect x='{x:.1f}' y='{top + 2}' width='{wide:.1f}' height='{SVG_ROW - 3}' {fill} />")
+            rects.append(f"<rect x='{x:.1f}' y='{top + 2}' width='{wide:.1f}' height='{SVG_ROW - 3}' {fill} />")
         column += count
-    return found
+    return rects
 
 
 def _axis_svg(picture: CellPicture, height: int) -> str:

@@ -130,8 +130,8 @@ def neighbourhood_lines(
 
 def _order(ids: Sequence[str], firing: Collection[str], most: int) -> list[str]:
     """Returns the ids to show, those that fire first; an empty one stands for those that are left out."""
-    found = sorted(dict.fromkeys(ids), key=lambda id_: id_ not in firing)
-    return found if len(found) <= most else [*found[: most - 1], ""]
+    ordered = sorted(dict.fromkeys(ids), key=lambda id_: id_ not in firing)
+    return ordered if len(ordered) <= most else [*ordered[: most - 1], ""]
 
 
 def _labels(ids: Sequence[str], names: DisplayNames, columns: int) -> list[tuple[str, str]]:

@@ -29,6 +29,7 @@ from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.incident_timeline import build_timeline, timeline_svg
 from skewscope.tui.render.members_over_time import members_over_time
 from skewscope.tui.render.node_lookup import NodeLookup
+from skewscope.tui.render.rank_stops import find_rank_stops, stop_lines
 from skewscope.tui.render.sentence_terms import words_of_catalogue
 from skewscope.tui.render.text import Line
 
@@ -36,6 +37,8 @@ CHART_WIDTH, CHART_HEIGHT = 640, 130
 LEFT_MARGIN, BOTTOM_MARGIN = 96, 18
 MAX_CHARTS = 3
 MAX_POINTS = 600
+STOP_COLUMNS = 84
+"""Columns of the text that says where each rank stopped."""
 _REPLACED_LABELS = ("why", "against", "ruled out", "unknown", "do")
 """Sections that the table of evidence and the section of advice replace."""
 STYLE = """
@@ -189,11 +192,17 @@ def incident_section(incident: Incident, data: HtmlReportData, node_lookup: Node
     )
 
 
+def to_html_lines(lines: Iterable[Line]) -> str:
+    """Returns lines as preformatted HTML."""
+    return "\n".join(map(_spans_html, lines))
+
+
 def _members_picture(incident: Incident, data: HtmlReportData, node_lookup: NodeLookup) -> str:
     """Returns the members beside an incident over time, '' where no signal shows a difference."""
     picture = members_over_time(incident, data.snapshot, node_lookup)
     if picture is None:
-        return ""
+        stops = find_rank_stops(incident, data.snapshot, node_lookup)
+        return f"<pre>{to_html_lines(stop_lines(stops, STOP_COLUMNS))}</pre>" if stops and stops.is_uneven else ""
     legend = f"<p class=dim>{to_html(picture.legend)}<br>{to_html(picture.moments)}</p>"
     return f"<figure><h3>{to_html(picture.title)}</h3>{legend}{picture_svg(picture)}</figure>"
 
@@ -304,8 +313,8 @@ def _chart_svg(
     frame = f"<path d='M{LEFT_MARGIN} 2V{baseline}H{CHART_WIDTH}' fill=none stroke=var(--line) />"
     head = f"<svg viewBox='0 0 {CHART_WIDTH} {CHART_HEIGHT}' role=img aria-label='{to_html(name)}'>"
     legend = f"red: {one.entity}; grey: {peers}; shaded: the incident, {_span_text(incident)}"
-    told = f"<p class=dim>{to_html(legend)}</p>"
-    return f"<figure><h3>{to_html(name)}</h3>{told}{head}{frame}{''.join(lines)}{labels}</svg></figure>"
+    caption = f"<p class=dim>{to_html(legend)}</p>"
+    return f"<figure><h3>{to_html(name)}</h3>{caption}{head}{frame}{''.join(lines)}{labels}</svg></figure>"
 
 
 def _span_text(incident: Incident) -> str:

@@ -28,7 +28,7 @@ class HtmlPages:
 
     def render_incident(self, id_: str, data: IncidentPageData) -> str:
         """Returns the page of one incident: what an operator needs, its reasoning folded, and its relations."""
-        page, incident = _report_data(data), next(one for one in data.incidents if one.id == id_)
+        page, incident = _report_data(data), next(other for other in data.incidents if other.id == id_)
         back = "<p><a href='/'>all incidents</a></p>"
         silence = (data.silenced or {}).get(id_, "")
         silenced = f"<p class=info>{to_html(f'silenced by {silence}: nobody is notified')}</p>" if silence else ""
@@ -62,6 +62,6 @@ def _relations(incident: Incident, page: HtmlReportData) -> str:
     cause = names.find_incident(incident.explained_by.id) if incident.explained_by else None
     related = [*([cause] if cause else []), *names.explained_incidents(incident.id)]
     items = "".join(
-        f"<li><a href='{to_html(INCIDENTS + one.id)}'>{to_html(names.incident_title(one))}</a>" for one in related
+        f"<li><a href='{to_html(INCIDENTS + other.id)}'>{to_html(names.incident_title(other))}</a>" for other in related
     )
     return f"<h2>Related incidents</h2><ul>{items}</ul>" if items else ""

@@ -10,6 +10,7 @@ from skewscope.tui.render.detail import Section
 from skewscope.tui.render.evidence_value import SeriesReading
 from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.members_over_time import members_over_time
+from skewscope.tui.render.rank_stops import find_rank_stops, stop_lines
 from skewscope.tui.render.status import join_columns
 from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
 
@@ -67,12 +68,21 @@ def screen_lines(context: drilldown.DrilldownContext, columns: int, rows: int) -
 def _narrow_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
     heading = screen.heading(columns)
     room = rows - len(heading) - MIN_TEXT_ROWS
-    drawn = _drawn_lines(screen.picture, columns, room) if screen.picture else []
+    drawn = (
+        _drawn_lines(screen.picture, columns, room) if screen.picture else _stop_lines(screen.context, columns, room)
+    )
     out, sections = [*heading, *drawn], screen.sections
     if drawn and rows < TALL_ROWS:
         # The picture says why.
         sections = tuple(part for part in sections if part.label != "why")
     return [*out, *incident_layout.fill_rows(sections, columns, rows - len(out))]
+
+
+def _stop_lines(context: drilldown.DrilldownContext, columns: int, room: int) -> list[Line]:
+    """Returns where each rank stopped, in at most `room` lines; [] where nobody is behind, or it does not fit."""
+    stops = find_rank_stops(context.incident, context.snapshot, context.node_lookup)
+    lines = stop_lines(stops, columns) if stops and stops.is_uneven else []
+    return lines if len(lines) <= room else []
 
 
 def _drawn_lines(picture: CellPicture, columns: int, room: int) -> list[Line]:
@@ -95,7 +105,8 @@ def _wide_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
 
 def _left_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
     """Returns the picture of the members, then as many charts as there is room for."""
-    out: list[Line] = [*picture_lines(screen.picture, columns), ()] if screen.picture else []
+    drawn = picture_lines(screen.picture, columns) if screen.picture else _stop_lines(screen.context, columns, rows)
+    out: list[Line] = [*drawn, ()] if drawn else []
     charts = drilldown.charts_of(screen.context, columns, rows)
     for chart in charts:
         if len(out) + len(chart) > rows and out:

@@ -52,7 +52,7 @@ class IncidentTimeline:
     @property
     def lanes(self) -> int:
         """Number of lines."""
-        return 1 + max((one.lane for one in self.lengths), default=0)
+        return 1 + max((entry.lane for entry in self.lengths), default=0)
 
 
 def build_timeline(
@@ -60,27 +60,31 @@ def build_timeline(
 ) -> IncidentTimeline:
     """Returns the root incidents on a line of time; what has no free lane of `most` shares the last one."""
     span = max(end - begin, 1e-9)
-    roots = [one for one in incidents if one.explained_by is None and _end(one, end) >= begin and _begin(one) <= end]
+    roots = [
+        entry
+        for entry in incidents
+        if entry.explained_by is None and _end(entry, end) >= begin and _begin(entry) <= end
+    ]
     free: list[float] = []
     lengths = []
-    for one in sorted(roots, key=_begin):
-        first, last = (min(max((t - begin) / span, 0.0), 1.0) for t in (_begin(one), _end(one, end)))
+    for entry in sorted(roots, key=_begin):
+        first, last = (min(max((t - begin) / span, 0.0), 1.0) for t in (_begin(entry), _end(entry, end)))
         lane = next((n for n, until in enumerate(free) if until <= first), len(free))
         lane = min(lane, most - 1)
         free[lane : lane + 1] = [max(last, *free[lane : lane + 1], 0.0)]
-        place = one.name + (f" +{len(one.also)}" if one.also else "")
-        name = names.condition_name(one.condition)
-        lengths.append(IncidentLength(one.id, name, place, one.severity, first, last, lane))
+        place = entry.name + (f" +{len(entry.also)}" if entry.also else "")
+        name = names.condition_name(entry.condition)
+        lengths.append(IncidentLength(entry.id, name, place, entry.severity, first, last, lane))
     return IncidentTimeline(begin, end, tuple(lengths))
 
 
-def _begin(one: Incident) -> float:
+def _begin(entry: Incident) -> float:
     """Returns when an incident began: its first evidence, or when it was reported."""
-    return min(one.opened_at, min((time for time, _ in one.history), default=one.opened_at))
+    return min(entry.opened_at, min((time for time, _ in entry.history), default=entry.opened_at))
 
 
-def _end(one: Incident, now: float) -> float:
-    return now if one.resolved_at is None else one.resolved_at
+def _end(entry: Incident, now: float) -> float:
+    return now if entry.resolved_at is None else entry.resolved_at
 
 
 # --- text
@@ -94,7 +98,7 @@ def timeline_lines(timeline: IncidentTimeline, columns: int, now: float | None =
         return []
     out: list[Line] = []
     for lane in range(timeline.lanes):
-        here = [one for one in timeline.lengths if one.lane == lane]
+        here = [entry for entry in timeline.lengths if entry.lane == lane]
         ends = (first, last) if lane == 0 else (" " * len(first), "")
         cells = length_cells(here, wide)
         if lane == 0 and now is not None:
@@ -106,12 +110,6 @@ def timeline_lines(timeline: IncidentTimeline, columns: int, now: float | None =
     return out
 
 
-def incident_at(timeline: IncidentTimeline, share: float, lane: int = 0) -> str:
-    """Returns the id of the incident at a share of the line, '' where there is none: for a click."""
-    here = (one for one in timeline.lengths if one.lane == lane and one.begin <= share <= one.end)
-    return next((one.id for one in here), "")
-
-
 def _column(share: float, columns: int) -> int:
     return min(int(share * columns), columns - 1)
 
@@ -119,11 +117,11 @@ def _column(share: float, columns: int) -> int:
 def length_cells(lengths: Sequence[IncidentLength], columns: int) -> list[Span]:
     """Returns one cell a column: the begin of each length, and where lengths overlap the most severe one."""
     cells: list[Span] = [(FREE, "dim")] * columns
-    for one in sorted(lengths, key=lambda one: SEVERITIES.index(one.severity)):
-        for column in range(_column(one.begin, columns), _column(one.end, columns) + 1):
-            cells[column] = (LENGTH, ROLES[one.severity])
-    for one in lengths:
-        cells[_column(one.begin, columns)] = (BEGIN, ROLES[one.severity])
+    for entry in sorted(lengths, key=lambda entry: SEVERITIES.index(entry.severity)):
+        for column in range(_column(entry.begin, columns), _column(entry.end, columns) + 1):
+            cells[column] = (LENGTH, ROLES[entry.severity])
+    for entry in lengths:
+        cells[_column(entry.begin, columns)] = (BEGIN, ROLES[entry.severity])
     return cells
 
 
@@ -131,13 +129,13 @@ def label_spans(lengths: Sequence[IncidentLength], columns: int) -> list[Span]:
     """Returns the names under the begins of their lengths, each up to the next one; a name may end in free space."""
     spans: list[Span] = []
     used = 0
-    begins = [_column(one.begin, columns) for one in lengths]
-    for one, begin, until in zip(lengths, begins, [*begins[1:], columns + 1], strict=True):
+    begins = [_column(entry.begin, columns) for entry in lengths]
+    for entry, begin, until in zip(lengths, begins, [*begins[1:], columns + 1], strict=True):
         room = until - begin - 1
         if begin < used or room < MIN_LABEL:
             continue
-        label = one.fit_label(room)
-        spans += [(" " * (begin - used), ""), (label, ROLES[one.severity])]
+        label = entry.fit_label(room)
+        spans += [(" " * (begin - used), ""), (label, ROLES[entry.severity])]
         used = begin + width(label)
     return spans
 
@@ -150,9 +148,9 @@ def timeline_svg(timeline: IncidentTimeline, link: str = "#") -> str:
     if not timeline.lengths:
         return ""
     height = SVG_LANE * timeline.lanes + 16
-    names = "; ".join(one.label for one in timeline.lengths)
+    names = "; ".join(entry.label for entry in timeline.lengths)
     head = f"<svg viewBox='0 0 {SVG_WIDTH} {height}' role='img' aria-label='{_text(f'incidents over time: {names}')}'>"
-    bars = "".join(_length_svg(one, link) for one in timeline.lengths)
+    bars = "".join(_length_svg(entry, link) for entry in timeline.lengths)
     ends = (
         f"<text x='0' y='{height - 3}'>{units.format_time(timeline.begin)}</text>"
         f"<text x='{SVG_WIDTH}' y='{height - 3}' text-anchor='end'>{units.format_time(timeline.end)}</text>"
@@ -160,15 +158,15 @@ def timeline_svg(timeline: IncidentTimeline, link: str = "#") -> str:
     return f"{head}{bars}{ends}</svg>"
 
 
-def _length_svg(one: IncidentLength, link: str) -> str:
-    top, x = one.lane * SVG_LANE, one.begin * SVG_WIDTH
-    wide = max((one.end - one.begin) * SVG_WIDTH, 2.0)
-    colour = f"var(--{ROLES[one.severity]})"
-    anchor, place = ("end", x + wide) if one.begin > 0.6 else ("start", x)
+def _length_svg(entry: IncidentLength, link: str) -> str:
+    top, x = entry.lane * SVG_LANE, entry.begin * SVG_WIDTH
+    wide = max((entry.end - entry.begin) * SVG_WIDTH, 2.0)
+    colour = f"var(--{ROLES[entry.severity]})"
+    anchor, place = ("end", x + wide) if entry.begin > 0.6 else ("start", x)
     return (
         f"<rect x='{x:.1f}' y='{top + 2}' width='{wide:.1f}' height='8' fill='{colour}' />"
-        f"<a href='{_text(link + one.id)}'>"
-        f"<text x='{place:.1f}' y='{top + 23}' text-anchor='{anchor}'>{_text(one.label)}</text></a>"
+        f"<a href='{_text(link + entry.id)}'>"
+        f"<text x='{place:.1f}' y='{top + 23}' text-anchor='{anchor}'>{_text(entry.label)}</text></a>"
     )
 
 

@@ -142,19 +142,19 @@ class _Members:
 def _member_rows(row: int, snapshot: ViewSnapshot) -> RowIndex:
     """Returns the rows of the series of the same signal, kind and selector; a pair of members is no member."""
     index = snapshot.signals.series_index
-    one = index.series[row]
-    if ">" in one.entity:
+    series_info = index.series[row]
+    if ">" in series_info.entity:
         return np.empty(0, np.intp)
     same = [
         int(other)
-        for other in index.by_signal[one.signal]
-        if other < len(snapshot.signals) and _is_alike(index.series[other], one)
+        for other in index.by_signal[series_info.signal]
+        if other < len(snapshot.signals) and _is_alike(index.series[other], series_info)
     ]
     return np.array(same, np.intp)
 
 
-def _is_alike(other: SeriesInfo, one: SeriesInfo) -> bool:
-    return other.kind == one.kind and other.selector == one.selector
+def _is_alike(other: SeriesInfo, series_info: SeriesInfo) -> bool:
+    return other.kind == series_info.kind and other.selector == series_info.selector
 
 
 def _marked_members(
@@ -168,8 +168,8 @@ def _marked_members(
         return named
     nodes = node_lookup.nodes_of(incident.kind, incident.name)
     near = np.array([bool(node_lookup.nodes_of(series[r].kind, series[r].entity) & nodes) for r in rows])
-    found: NDArray[np.bool_] = near if near.any() and not near.all() else rows == row
-    return found
+    result: NDArray[np.bool_] = near if near.any() and not near.all() else rows == row
+    return result
 
 
 def incident_span(incident: Incident, snapshot: ViewSnapshot) -> tuple[float, float]:
@@ -199,7 +199,7 @@ def _draw(
     members: _Members, order: Sequence[int], scale: ClassScale, snapshot: ViewSnapshot, moment: int
 ) -> CellPicture:
     """Returns the picture of some members, with the median of all others as the last row."""
-    one = snapshot.signals.series_index.series[int(members.rows[0])]
+    series_info = snapshot.signals.series_index.series[int(members.rows[0])]
     times = snapshot.signals.times()
     labels = [_label(members, n, snapshot, moment) for n in order]
     cells = members.classes[list(order)]
@@ -209,8 +209,8 @@ def _draw(
         cells = np.vstack([cells, middle[None]])
         labels.append(RowLabel(f"{len(rest):,} others", "their median"))
     return CellPicture(
-        f"{one.signal} at {units.format_time(float(times[moment]))}",
-        scale.describe(one.unit, share=units.is_share(one.signal)),
+        f"{series_info.signal} at {units.format_time(float(times[moment]))}",
+        scale.describe(series_info.unit, share=units.is_share(series_info.signal)),
         tuple(labels),
         cells,
         (units.format_time(float(times[0])), units.format_time(float(times[-1]))),
@@ -218,11 +218,11 @@ def _draw(
 
 
 def _label(members: _Members, n: int, snapshot: ViewSnapshot, moment: int) -> RowLabel:
-    one = snapshot.signals.series_index.series[int(members.rows[n])]
+    series_info = snapshot.signals.series_index.series[int(members.rows[n])]
     value = float(members.values[n, moment])
     known = np.isfinite(value)
-    note = units.format_brief(value, one.unit, share=units.is_share(one.signal)) if known else "no data"
-    return RowLabel(one.entity.replace(":", " "), note, bool(members.marked[n]))
+    note = units.format_brief(value, series_info.unit, share=units.is_share(series_info.signal)) if known else "no data"
+    return RowLabel(series_info.entity.replace(":", " "), note, bool(members.marked[n]))
 
 
 def _moments(incident: Incident, snapshot: ViewSnapshot, times: NDArray[np.float64]) -> tuple[ColumnMark, ...]:
@@ -259,12 +259,12 @@ def worst_members(snapshot: ViewSnapshot, signal: str, most: int = MAX_WORST) ->
     if scale is None:
         return None
     classes = scale.classify(values)
-    found = _Members(rows, values, classes, np.zeros(len(rows), bool))
+    result = _Members(rows, values, classes, np.zeros(len(rows), bool))
     badness = np.maximum(classes.astype(np.int64) - 1, 0).sum(axis=1)
     order = np.argsort(-badness, kind="stable")[:most].tolist()
     sign = 1.0 if scale.is_rising else -1.0
     peaks = np.where(np.isfinite(values), sign * values, -np.inf).max(axis=0)
-    return _draw(found, order, scale, snapshot, int(np.argmax(peaks)))
+    return _draw(result, order, scale, snapshot, int(np.argmax(peaks)))
 
 
 def _outliers(values: Values) -> NDArray[np.bool_]:
@@ -274,5 +274,5 @@ def _outliers(values: Values) -> NDArray[np.bool_]:
         return np.zeros(values.shape, bool)
     middle = float(np.median(known))
     spread = TO_SIGMA * float(np.median(np.abs(known - middle))) + MIN_SPREAD_SHARE * abs(middle)
-    found: NDArray[np.bool_] = np.abs(values - middle) > NORMAL_SIGMAS * spread
-    return found
+    result: NDArray[np.bool_] = np.abs(values - middle) > NORMAL_SIGMAS * spread
+    return result

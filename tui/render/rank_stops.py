@@ -34,18 +34,23 @@ class RankStops:
     """Since when no count has changed, seconds since 1970; None where one still does."""
     stops: tuple[RankStop, ...]
 
+    @property
+    def is_uneven(self) -> bool:
+        """Whether a member is behind others of its group."""
+        return any(stop.behind for stop in self.stops)
+
 
 def find_rank_stops(incident: Incident, snapshot: ViewSnapshot, node_lookup: NodeLookup) -> RankStops | None:
     """Returns how far each member came, by the strongest evidence that is a count per member; None without one.
 
     Counts that are the same everywhere tell nothing, so evidence by which somebody is behind comes first.
     """
-    found = [
+    candidates = [
         stops
         for item, series in evidence_series.list_series(incident, snapshot, node_lookup)
         if item.verdict == "yes" and (stops := _stops_of(series.signal, snapshot)) is not None
     ]
-    return min(found, key=lambda stops: not any(one.behind for one in stops.stops), default=None)
+    return min(candidates, key=lambda stops: not stops.is_uneven, default=None)
 
 
 def _stops_of(signal: str, snapshot: ViewSnapshot) -> RankStops | None:
@@ -85,10 +90,10 @@ def stop_lines(stops: RankStops, columns: int) -> list[Line]:
     since = "" if stops.since is None else f"; nothing moves since {units.format_time(stops.since)}"
     out: list[Line] = [((" where each rank stopped", "title"), (f"   {stops.signal}{since}", "dim"))]
     groups: dict[str, list[RankStop]] = {}
-    for one in stops.stops:
-        groups.setdefault(one.group, []).append(one)
-    order = sorted(groups, key=lambda name: -max(one.behind for one in groups[name]))
-    cell = max(width(_member_text(one)) for one in stops.stops) + 3
+    for stop in stops.stops:
+        groups.setdefault(stop.group, []).append(stop)
+    order = sorted(groups, key=lambda name: -max(stop.behind for stop in groups[name]))
+    cell = max(width(_member_text(stop)) for stop in stops.stops) + 3
     indent = min(max(map(width, groups)), 24) + 2
     for name in order[:MAX_GROUPS]:
         out += _group_lines(name, groups[name], (columns, indent, cell))
@@ -108,18 +113,18 @@ def _group_lines(name: str, members: Sequence[RankStop], sizes: tuple[int, int, 
     for at in range(0, len(members), fitting):
         label = pad(name if at == 0 else "", indent)
         spans = [
-            (pad(("▶ " if one.behind else "  ") + _member_text(one), cell), "crit" if one.behind else "")
-            for one in members[at : at + fitting]
+            (pad(("▶ " if stop.behind else "  ") + _member_text(stop), cell), "crit" if stop.behind else "")
+            for stop in members[at : at + fitting]
         ]
         lines.append(((f" {label}", "dim"), *spans))
     return lines
 
 
-def _member_text(one: RankStop) -> str:
-    return f"{one.member} {_count_text(one)}"
+def _member_text(stop: RankStop) -> str:
+    return f"{stop.member} {_count_text(stop)}"
 
 
-def _count_text(one: RankStop) -> str:
-    if not np.isfinite(one.count):
+def _count_text(stop: RankStop) -> str:
+    if not np.isfinite(stop.count):
         return "no data"
-    return f"{one.count:,.0f}" + (f", {one.behind:,.0f} behind" if one.behind else "")
+    return f"{stop.count:,.0f}" + (f", {stop.behind:,.0f} behind" if stop.behind else "")

@@ -9,7 +9,7 @@ from skewscope.adapters.mapping.entities import DECIDES
 from skewscope.engine.model.incident import DIAGNOSIS, Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import join_names
-from skewscope.tui.render import detail, incident_layout, incident_table, units
+from skewscope.tui.render import detail, incident_layout, incident_table, storm, units
 from skewscope.tui.render.columns import ColumnWidths, title_line
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.text import Line, line, pad, width, wrap
@@ -31,6 +31,8 @@ MAX_UNUSED = 3
 """Metrics that the summary names for a reason."""
 PARTIAL = re.compile(r"No [\w ]+ from (?!any of )")
 """Begin of a sentence on a source of which a part is missing."""
+STORM_ROWS = 23
+"""Lines of the summary of many open incidents by cause."""
 UNSHOWN_COLUMNS = ("trend", "flaps")
 """Columns of the console that the report's table leaves out."""
 MAX_DESCRIBED = 10
@@ -50,6 +52,8 @@ def report_lines(
     lines += wrap(line(watch_summary(outcome), "dim"), columns)
     now = outcome.snapshots[-1].time if outcome.snapshots else 0.0
     rows = incident_table.rank_incidents(outcome.incidents)
+    if storm.is_storm(outcome.incidents):
+        lines += [(), *storm.storm_lines(storm.build_storm(outcome.incidents), names, columns, STORM_ROWS)]
     lines += _overview_lines(rows, names, now, None if whole else columns)
     # Explained incidents are listed in their root; `explain` prints them in full.
     roots = [row.incident for row in rows if not row.depth]

@@ -34,7 +34,7 @@ class CauseGroup:
     @property
     def since(self) -> float:
         """When the first one began, seconds since 1970."""
-        return min(one.opened_at for one in self.incidents)
+        return min(incident.opened_at for incident in self.incidents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,19 @@ class Storm:
 
 def is_storm(incidents: Sequence[Incident]) -> bool:
     """Returns whether so many incidents are open that they are better shown by cause."""
-    return sum(one.state == "firing" for one in incidents) >= STORM_FROM
+    return sum(incident.state == "firing" for incident in incidents) >= STORM_FROM
 
 
 def build_storm(incidents: Sequence[Incident]) -> Storm:
     """Returns the open incidents by cause; what an open one explains counts for its cause."""
-    still = [one for one in incidents if one.state == "firing"]
-    known = {one.id: one for one in still}
+    still = [incident for incident in incidents if incident.state == "firing"]
+    known = {incident.id: incident for incident in still}
     roots: dict[str, list[Incident]] = {}
     explained: dict[str, int] = {}
-    for one in still:
-        root = known.get(one.root_id, one)
-        if root is one:
-            roots.setdefault(one.condition, []).append(one)
+    for incident in still:
+        root = known.get(incident.root_id, incident)
+        if root is incident:
+            roots.setdefault(incident.condition, []).append(incident)
         else:
             explained[root.condition] = explained.get(root.condition, 0) + 1
     groups = [
@@ -69,11 +69,11 @@ def build_storm(incidents: Sequence[Incident]) -> Storm:
         for condition, some in roots.items()
     ]
     groups.sort(key=lambda group: (_urgency(group.incidents[0])[:2], -len(group.incidents), group.condition))
-    return Storm(tuple(groups), tuple(sorted(one.opened_at for one in still)))
+    return Storm(tuple(groups), tuple(sorted(incident.opened_at for incident in still)))
 
 
-def _urgency(one: Incident) -> tuple[bool, int, float, str]:
-    return one.is_symptom, -SEVERITIES.index(one.severity), -one.confidence, one.id
+def _urgency(incident: Incident) -> tuple[bool, int, float, str]:
+    return incident.is_symptom, -SEVERITIES.index(incident.severity), -incident.confidence, incident.id
 
 
 def storm_lines(storm: Storm, names: DisplayNames, columns: int, rows: int) -> list[Line]:
@@ -103,11 +103,11 @@ def _group_cells(group: CauseGroup, names: DisplayNames) -> tuple[str, str, str,
     """Returns the name of a cause, its number of places, the first of them, and the largest cost."""
     first = group.incidents[0]
     unknown = " (cause unknown)" if first.is_symptom else ""
-    places = len(group.incidents) + sum(len(one.also) for one in group.incidents)
+    places = len(group.incidents) + sum(len(incident.also) for incident in group.incidents)
     others = f" and {len(group.incidents) - 1:,} more" if len(group.incidents) > 1 else ""
     where = f"{first.kind} {cut(first.name, MAX_WHERE - len(others) - len(first.kind) - 1)}{others}"
-    costs = [one for one in group.incidents if one.impact.change is not None]
-    worst = max(costs, key=lambda one: abs(one.impact.change or 0.0), default=None)
+    costs = [incident for incident in group.incidents if incident.impact.change is not None]
+    worst = max(costs, key=lambda incident: abs(incident.impact.change or 0.0), default=None)
     cost = units.format_value(worst.impact.change, worst.impact.unit, share=True, signed=True) if worst else ""
     return names.condition_name(group.condition) + unknown, f"{places:,}", where, cost
 

@@ -35,19 +35,19 @@ def week_map(days: Sequence[NodeDay], name: Callable[[str], str], columns: int) 
     """Returns nodes by days in at most `columns` cells, None without any day; `name` names a condition."""
     if not days:
         return None
-    first, last = min(one.day for one in days), max(one.day for one in days)
+    first, last = min(entry.day for entry in days), max(entry.day for entry in days)
     first -= (first + 3) % 7  # a week begins on Monday; 1970-01-01 was a Thursday
     step = max(-(-(last - first + 1) // max(columns, 7)), 1)
     letters = assign_letters(days, name)
     order = list(letters)
     by_node: dict[str, list[NodeDay]] = {}
-    for one in days:
-        by_node.setdefault(one.node, []).append(one)
-    nodes = sorted(by_node, key=lambda node: (-len({one.day for one in by_node[node]}), node))[:MAX_NODES]
+    for entry in days:
+        by_node.setdefault(entry.node, []).append(entry)
+    nodes = sorted(by_node, key=lambda node: (-len({entry.day for entry in by_node[node]}), node))[:MAX_NODES]
     cells = np.zeros((len(nodes), (last - first) // step + 1), np.uint8)
     for row, node in enumerate(nodes):
-        for one in sorted(by_node[node], key=lambda one: one.count):
-            cells[row, (one.day - first) // step] = 1 + order.index(one.condition)
+        for entry in sorted(by_node[node], key=lambda entry: entry.count):
+            cells[row, (entry.day - first) // step] = 1 + order.index(entry.condition)
     more = len(by_node) - len(nodes)
     each = "a day" if step == 1 else f"{step} days"
     return CellPicture(
@@ -65,8 +65,8 @@ def week_map(days: Sequence[NodeDay], name: Callable[[str], str], columns: int) 
 def assign_letters(days: Iterable[NodeDay], name: Callable[[str], str]) -> dict[str, str]:
     """Returns a letter for each condition, the most frequent first: of its name where that is free."""
     counts: Counter[str] = Counter()
-    for one in days:
-        counts[one.condition] += one.count
+    for entry in days:
+        counts[entry.condition] += entry.count
     letters: dict[str, str] = {}
     for condition, _ in counts.most_common():
         wanted = [char for char in name(condition) if char.isascii() and char.isalpha()]
@@ -85,11 +85,11 @@ def _classes(letters: Mapping[str, str]) -> list[CellClass]:
 
 def _note(days: Sequence[NodeDay]) -> str:
     """Returns the GPU hours that a node lost, and how often the most frequent condition came back."""
-    measured = [one.lost_gpu_hours for one in days if one.lost_gpu_hours is not None]
+    measured = [entry.lost_gpu_hours for entry in days if entry.lost_gpu_hours is not None]
     lost = f"{units.format_number(sum(measured))} GPU h" if measured else ""
     by_condition: dict[str, set[int]] = {}
-    for one in days:
-        by_condition.setdefault(one.condition, set()).add(one.day)
+    for entry in days:
+        by_condition.setdefault(entry.condition, set()).add(entry.day)
     back = max((sorted(each) for each in by_condition.values()), key=len)
     every = f"{len(back)}×, every {round((back[-1] - back[0]) / (len(back) - 1))} d" if len(back) > 1 else ""
     return "  ".join(filter(None, (lost, every)))

@@ -13,15 +13,17 @@ from skewscope.engine.model.topology import Node, Topology
 from skewscope.tui.render.cell_picture import picture_lines
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.heat_map import HeatMapBuilder
-from skewscope.tui.render.incident_timeline import build_timeline, incident_at, timeline_lines, timeline_svg
+from skewscope.tui.render.html_report import HtmlReportData, render_html
+from skewscope.tui.render.incident_timeline import build_timeline, timeline_lines, timeline_svg
 from skewscope.tui.render.members_over_time import worst_members
 from skewscope.tui.render.node_grid import node_grid
 from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.rank_stops import find_rank_stops, stop_lines
+from skewscope.tui.render.report import report_lines
 from skewscope.tui.render.storm import build_storm, is_storm, storm_lines
 from skewscope.tui.render.text import line_width, to_plain_text
 from tests.tui.render import test_evidence_series as hang
-from tests.tui.samples import ROOT, T0, catalogue, film
+from tests.tui.samples import ROOT, T0, catalogue, film, outcome
 
 NAMES = DisplayNames(catalogue())
 
@@ -53,12 +55,10 @@ def test_incidents_are_lengths_with_names(golden, columns):
     golden(f"timeline_{columns}", to_plain_text(timeline_lines(timeline, columns, T0 + 50)))
 
 
-def test_a_click_on_a_length_finds_its_incident():
+def test_only_roots_within_the_span_are_lengths():
     timeline = build_timeline(LENGTHS, T0, T0 + 100, NAMES)
     assert [one.id for one in timeline.lengths] == ["n2-10", "A-30", "n5-60", "n7-95"]
-    assert incident_at(timeline, 0.2) == "n2-10"
-    assert incident_at(timeline, 0.5) == ""
-    assert incident_at(timeline, 0.5, lane=1) == "A-30"
+    assert [one.lane for one in timeline.lengths] == [0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("columns", [1, 20, 25, 40, 220])
@@ -200,3 +200,18 @@ def test_rates_are_no_counts():
     history = film()
     snapshot = history.snapshot(len(history.times()) - 1)
     assert find_rank_stops(ROOT, snapshot, NodeLookup(snapshot.topology)) is None
+
+
+def test_a_page_of_a_hang_says_where_each_rank_stopped():
+    snapshot = hang.snapshot()
+    one = hang.incident(-9.0)
+    page = render_html(
+        HtmlReportData("x", replace(snapshot, incidents=(one,)), NAMES, (("1 diagnosis", "warn"),), "", ())
+    )
+    assert "where each rank stopped" in page
+    assert "r2 3,421, 9 behind" in page
+
+
+def test_a_report_of_a_storm_says_its_causes_first():
+    lines = to_plain_text(report_lines("x", outcome(storm()), NAMES, 100)).splitlines()
+    assert any(each.startswith(" 912 open · 2 causes") for each in lines[:8])

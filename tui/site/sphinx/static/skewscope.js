@@ -153,10 +153,10 @@
       }
       const title = document.createElement("h1");
       title.textContent = "Search results";
-      const told = document.createElement("p");
-      told.setAttribute("role", "status");
-      told.textContent = list.children.length ? `Best of the catalogue for “${asked}”:` : "No entry matches.";
-      results.before(title, told, list);
+      const status = document.createElement("p");
+      status.setAttribute("role", "status");
+      status.textContent = list.children.length ? `Best of the catalogue for “${asked}”:` : "No entry matches.";
+      results.before(title, status, list);
       results.hidden = true;
     });
     document.head.append(script);
