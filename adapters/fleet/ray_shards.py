@@ -166,6 +166,8 @@ def pack_arguments(plan: ShardPlan, config: ControllerConfig | None, host: str) 
     Raises:
         SkewscopeError: they are too large.
     """
+    # The plan has the files of a site's knowledge, of which the shard makes its catalogue.
+    config = config and replace(config, knowledge=None)
     packed = zstandard.compress(pickle.dumps((plan, config, host)))
     parts = [packed[at : at + PART_BYTES] for at in range(0, len(packed), PART_BYTES)]
     if len(parts) > MAX_PARTS:

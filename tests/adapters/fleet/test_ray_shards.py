@@ -6,12 +6,14 @@ import pickle
 import signal
 import socket
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import zstandard
 
 from skewscope.adapters.agent.push import PushSender
+from skewscope.adapters.config.site_knowledge import SiteKnowledge
 from skewscope.adapters.fleet import ray_shards
 from skewscope.adapters.fleet.fleet_settings import FleetSettings
 from skewscope.adapters.fleet.ray_shards import POLL_S, RayShards, connect_ray, pack_arguments
@@ -22,7 +24,9 @@ from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, decode
 from skewscope.adapters.runtime.channel import ControllerEndpoint
 from skewscope.engine.model.shards import shard_topologies
 from skewscope.engine.model.topology import Node, Topology
+from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import SkewscopeError
+from skewscope.kb.site_files import SiteFiles
 from tests.adapters.fleet.shards import demo_rows, demo_topology
 from tests.adapters.fleet.test_fleet_controller import config, two_sites
 
@@ -46,6 +50,15 @@ def test_arguments_travel_in_parts_that_ray_keeps_with_the_actor(tmp_path):
     assert len(parts) > 1
     assert max(map(len, parts)) < 100_000
     assert pickle.loads(zstandard.decompress(b"".join(parts))) == (plan, config(tmp_path, demo_topology()), "::1")
+
+
+def test_the_files_of_a_site_travel_and_its_catalogue_does_not(tmp_path):
+    files = SiteFiles("site", {"rules/x.yaml": "id: x\n"})
+    plan = ShardPlan(NAME, demo_topology(), tmp_path, site=files)
+    given = replace(config(tmp_path, demo_topology()), knowledge=SiteKnowledge(files, catalogue()))
+    sent, settings, _ = pickle.loads(zstandard.decompress(b"".join(pack_arguments(plan, given, "::1"))))
+    assert sent.site == files
+    assert settings.knowledge is None
 
 
 def test_a_topology_that_ray_would_not_keep_is_refused(tmp_path, monkeypatch):
