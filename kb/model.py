@@ -330,7 +330,8 @@ class Symptom:
     severity: str
     """info or warning."""
     title: str
-    """Template of the sentence that is reported; fields: entity, signal, ratio, before, after, unit, since."""
+    """Template of the sentence that is reported; fields: entity, signal, ratio, before, after, unit,
+    since, and compared, which says what the healthy value is."""
     roles: tuple[str, ...]
     """Roles of the signals that can show it."""
     basis: str

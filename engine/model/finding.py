@@ -11,13 +11,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from skewscope.engine.model.incident import Impact, IncidentEvidence
+from skewscope.engine.model.parameters import LEAST_NATS
 from skewscope.engine.model.topology import Entity
 from skewscope.kb.model import Judgement, Signal
-
-FALSE_RATE = 1e-4
-"""Stated rate of false findings, of each sample of a healthy series: the run lengths of detectors follow from it."""
-LEAST_NATS = -math.log(FALSE_RATE)
-"""Evidence of a finding of which nothing more is known than that rate."""
 
 SHIFT, SHARE, STOP = "shift", "share", "stop"
 PAST, PEERS, MOVING, ZERO, LESS = "past", "peers", "moving", "zero", "less"
@@ -44,6 +40,15 @@ AGAINST = {
     TOTAL: "its limit, since its counters began",
     RULE: "the score from which on it fires",
 }
+COMPARED = {
+    PEERS: "at its peers",
+    MOVING: "at its peers",
+    REPEATS: "else",
+    SHARES: "at its parallel links",
+    START: "later",
+    LIMIT: "at most",
+}
+"""What a healthy value is, as sentences end, where it is not that of before."""
 ROLES = (
     *("event", "progress", "time-per-work", "state", "errors", "capacity", "share", "loss", "throughput", "wait"),
     "pressure",
@@ -130,10 +135,15 @@ class Finding:
     @property
     def reasons(self) -> str:
         """Returns the names of the bits that a mask has and its healthy value lacks; '' for what is no mask."""
-        if self.what.type != "bitmask" or not math.isfinite(self.value):
+        if self.what.type != "bitmask" or self.pattern == REPEATS or not math.isfinite(self.value):
             return ""
         bits = int(self.value) & ~int(self.reference if math.isfinite(self.reference) else 0)
         return ", ".join(name for name, bit in self.what.bits.items() if bit & bits)
+
+    @property
+    def comparison(self) -> str:
+        """Returns what the healthy value is, as a sentence ends: before, at its peers, or by what it is computed."""
+        return f"by {self.against}" if self.against else COMPARED.get(self.pattern, "before")
 
     @property
     def symptom(self) -> str:

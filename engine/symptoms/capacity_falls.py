@@ -11,18 +11,10 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.finding import PAST, Finding
+from skewscope.engine.model.parameters import APART, BURST_S, HALF, MIN_PAST, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
-from skewscope.engine.symptoms.levels import MIN_PAST, RUN
-from skewscope.engine.symptoms.roles import MIN_RUN_S, OTHER_MIN_RUN_S
+from skewscope.engine.symptoms.roles import MIN_RUN_S
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
-
-PAST_S = 60.0
-"""Seconds that a past must span: within them a governor lowers the clock of a device with little to do (judgement)."""
-SAME_LOAD = 0.2
-"""Part by which a load may differ from that of the past and be the same (judgement)."""
-LEAST_UNDER_MORE_LOAD = 1.0
-"""Under more load than before, a clock counts below half of what it was: within that, more work may take it down. Base
-clocks of GPUs, which makers promise at full power, are at least half of the highest (source: their data sheets)."""
 
 
 class CapacityFalls(SeriesDetector):
@@ -63,7 +55,7 @@ class CapacityFalls(SeriesDetector):
             for cell, one, load in zip(at, judged, loads, strict=True)
         ]
         self._floor, self._least_load = np.array(floors).reshape(-1, 2).T
-        self._min_run_s = np.array([MIN_RUN_S.get(one.role, OTHER_MIN_RUN_S) for one in judged])
+        self._min_run_s = np.array([MIN_RUN_S.get(one.role, BURST_S) for one in judged])
 
     def judge(self, tick: Tick) -> None:
         """Takes in new values."""
@@ -75,10 +67,12 @@ class CapacityFalls(SeriesDetector):
             return
         with np.errstate(invalid="ignore", divide="ignore"):
             usual = self._load_sum[at] / self._count[at]
-            least = np.where(load > usual * (1 + SAME_LOAD), LEAST_UNDER_MORE_LOAD, self._least[at])
-            known = (self._count[at] >= MIN_PAST) & (time - self._begin[at] >= PAST_S) & (usual >= self._least_load[at])
+            least = np.where(load > usual * (1 + APART), 1 / HALF - 1, self._least[at])
+            known = (
+                (self._count[at] >= MIN_PAST) & (time - self._begin[at] >= RESTART_S) & (usual >= self._least_load[at])
+            )
             fell = (value * (1 + least) < self._lowest[at]) & (value + self._floor[at] < self._lowest[at])
-            low = known & fell & (load >= usual * (1 - SAME_LOAD))
+            low = known & fell & (load >= usual * (1 - APART))
             # Where the load fell with it, the fall says nothing; it must not become the past either.
             unclear = known & fell & ~low
         self._take_low(at[low], value[low], time[low])

@@ -13,6 +13,7 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.parameters import LEARNING_RATE, MISSED, TAIL
 from skewscope.engine.model.tick import NewSamples
 from skewscope.engine.model.topology import Group, Topology
 from skewscope.engine.symptoms.gpu_peers import MAX_SET_SIZE, groups_by_member, peer_sets_of_gpu
@@ -29,23 +30,18 @@ from skewscope.engine.symptoms.samples import (
 from skewscope.kb.model import Judgement, Signal
 
 MAX_CELLS = 250_000
-"""So many series are judged, those that say most about work first; the coverage names the signals left out."""
+"""computing: so many series are judged, those that say most about work first; the coverage names those left out."""
 CELLS_PER_GROWTH_S = 5_000
-"""Where series come, all cells are looked at again, which takes some ten microseconds each: the next growth waits a
-second for so many of them."""
+"""computing: where series come, all cells are looked at again, which takes some ten microseconds each. The next growth
+waits a second for so many of them."""
 CELLS_PER_TICK = 50_000
-"""So many series are judged in one tick; more of them take turns."""
+"""computing: so many series are judged in one tick; more of them take turns."""
 SET_KINDS = frozenset({"group", "node", "pool"})
 """Kinds of sets of peers that are entities themselves."""
 COUNTER_TYPES = frozenset({"counter"})
 CLIENT_SIDE = ("north-south",)
 SCRAPED_FROM = "instance=", "pod="
 """Begins of the parts of a selector that name the server of a series, by which peers differ."""
-MIN_RENEWALS = 2.5
-"""A counter stands still when it has not changed for so many of its usual intervals between changes."""
-RENEWAL_LEARNING_RATE = 0.2
-NEAR_FLOORS = 2.0
-"""A value is near what is bad by itself from so many least differences below it (judgement)."""
 
 
 @dataclass
@@ -194,7 +190,7 @@ class JudgedCells:
             return -np.inf
         node = place.name.rsplit("/", 1)[0]
         is_grouped = any(self._groups_of_member.get(member) for member in (place.name, node))
-        return -np.inf if is_grouped else one.nominal - NEAR_FLOORS * one.floor
+        return -np.inf if is_grouped else one.nominal - 2 * one.floor
 
     def _is_known(self, numbers: Index) -> Mask:
         """Returns whether series have a cell."""
@@ -383,12 +379,12 @@ class JudgedCells:
         grew = totals - self.total[cells]
         since = times - self.change_time[cells]
         usual = np.fmax(nan_to_zero(self.renewal[cells]), times - self.time[cells])
-        known = ((grew != 0) | (since > MIN_RENEWALS * usual)) & (since > 0)
+        known = ((grew != 0) | (since > MISSED / 2 * usual)) & (since > 0)
         changed = (grew != 0) & (since > 0)
         self.time[cells] = times
         at, interval = cells[changed], since[changed]
         old = self.renewal[at]
-        learned = old + RENEWAL_LEARNING_RATE * (np.minimum(interval, 4 * old) - old)
+        learned = old + LEARNING_RATE * (np.minimum(interval, TAIL * old) - old)
         self.renewal[at] = np.where(np.isnan(old), interval, learned)
         self.value[cells[known]] = grew[known] / since[known]
         self.total[at], self.change_time[at] = totals[changed], times[changed]

@@ -7,19 +7,9 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.finding import PAST, Finding
+from skewscope.engine.model.parameters import BURST_S, EPISODE_S, HALF, MAJORITY, QUANTILE, RESTART_S
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
-
-BURST_S = 60.0
-"""Errors within this time belong together, and a burst of them ends after it."""
-MIN_ERRORS = 1.5
-"""Samples with new errors within a burst: one alone may be an event of no consequence."""
-MIN_QUIET_S = 30.0
-"""Seconds of observation before errors can begin."""
-USUAL_S = 900.0
-"""Memory of the usual share of samples with errors."""
-USUAL_SHARE = 0.02
-"""A counter that grows in more of its samples than this has errors that are usual for it."""
 
 
 class ErrorBursts(SeriesDetector):
@@ -44,7 +34,7 @@ class ErrorBursts(SeriesDetector):
 
     def judged_cells(self) -> Index:
         """Returns the cells that have been observed long enough for errors to begin."""
-        return self.at[self._time - self._first >= MIN_QUIET_S]
+        return self.at[self._time - self._first >= BURST_S]
 
     def judge(self, tick: Tick) -> None:
         """Takes in the new rates."""
@@ -57,19 +47,18 @@ class ErrorBursts(SeriesDetector):
         grew = (rate > tick.floor[cells]) & ~(self._whole_times(cells) <= self._time[at])
         passed = nan_to_zero(time - self._time[at])
         self._time[at] = time
-        self._score[at] = self._score[at] * np.exp(-passed / BURST_S) + grew
+        self._score[at] = self._score[at] * np.exp(-passed / RESTART_S) + grew
         begins = grew & np.isnan(self._since[at])
         self._since[at[begins]] = time[begins]
         self._rate[at[grew]] = rate[grew]
         observed = time - self._first[at]
-        self._is_burst[at] |= (
-            (self._score[at] >= MIN_ERRORS) & (self._usual[at] <= USUAL_SHARE) & (observed >= MIN_QUIET_S)
-        )
+        self._is_burst[at] |= (self._score[at] >= 1 + HALF) & (self._usual[at] <= 1 - QUANTILE) & (observed >= BURST_S)
         over = self._score[at] < 1 / np.e
         self._is_burst[at[over]] = False
         self._since[at[over]] = np.nan
         quiet = ~self._is_burst[at]
-        weight = 1 - np.exp(-passed[quiet] / USUAL_S)
+        # In a shorter memory one sample of 30 s with an error would make errors usual.
+        weight = 1 - np.exp(-passed[quiet] / (MAJORITY * EPISODE_S))
         self._usual[at[quiet]] += weight * (grew[quiet] - self._usual[at[quiet]])
 
     def _whole_times(self, cells: Index) -> F64:

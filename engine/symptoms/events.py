@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from typing import Self
 
 from skewscope.engine.model.finding import EVENT, Finding
+from skewscope.engine.model.parameters import EPISODE_S
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 
-EVENT_S = 300.0
-"""Seconds for which a message counts as present (judgement: a fault that goes on writes it again within minutes)."""
 MESSAGE_LABEL = "message="
 
 
@@ -34,7 +33,7 @@ class EventReports(SeriesDetector):
             else:
                 # What was said before means nothing.
                 self.since.pop(cell, None)
-        self.since = {cell: since for cell, since in self.since.items() if tick.t - self.cells.time[cell] <= EVENT_S}
+        self.since = {cell: since for cell, since in self.since.items() if tick.t - self.cells.time[cell] <= EPISODE_S}
 
     def take_over(self, before: Self, places: CellPlaces) -> None:
         """Goes on with another one's messages."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from skewscope.engine.model.topology import Topology
 
 MAX_SET_SIZE = 512
-"""Larger sets are not compared."""
+"""computing: larger sets are not compared."""
 SHARED_WORK_ROLES = frozenset({"utilisation", "workload", "throughput"})
 """Roles that differ between GPUs that do different work."""
 

@@ -4,26 +4,27 @@ They have no level that could shift, and a past that grows with them. In epochs 
 grow and begin anew: a step of a job that counts epochs is compared with the one at the same place of another epoch.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import ClassVar, Self
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.finding import PAST, Finding
+from skewscope.engine.model.parameters import FALSE_RATE
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
 
 EPOCH_SIGNAL = "step.epoch"
-GROWING_STEPS = 12
-"""Steps of which each is longer than the one before: in steps that come in any order it happens once in 12!, which is
-once in 479 million."""
+GROWING_STEPS = next(n for n in count(1) if math.factorial(n) * FALSE_RATE**2 >= 1)
+"""Steps of which each is longer than the one before: in steps that come in any order that happens once in n! times.
+That has to be rarer than the square of the rate of false findings, since steps depend on one another."""
 MAX_EPOCH_STEPS = 10_000
-"""Steps from the begin of an epoch that are compared."""
-FIRST_EPOCHS = 1
-"""Jobs count epochs from 0 or 1: of a later one that comes first, the log may lack the begin."""
+"""computing: steps from the begin of an epoch that are compared."""
 
 
 @dataclass
@@ -131,7 +132,8 @@ class GrowingSteps(SeriesDetector):
             cell = int(self.at[n])
             number = self._epoch_at(self.cells.places[cell].name, when)
             if not np.isnan(number):
-                known = self._epochs.setdefault(n, EpochComparison(number, number <= FIRST_EPOCHS))
+                # Jobs count epochs from 0 or 1: of a later one that comes first, the log may lack the begin.
+                known = self._epochs.setdefault(n, EpochComparison(number, number <= 1))
                 if number != known.number:
                     known.begin(number)
             if n in self._epochs:

@@ -12,25 +12,11 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, Index, Mask, row_median
 from skewscope.engine.model.entities import build_sets
 from skewscope.engine.model.finding import LESS, ZERO, Finding
+from skewscope.engine.model.parameters import APART, HALF, MIN_PAST, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
+from skewscope.engine.symptoms.levels import LevelShifts
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
-
-LOST = 0.2
-"""A port that carries less than this part of what its siblings' common change lets expect has lost its traffic."""
-LITTLE = 0.4
-"""A port that carries less than this part of it, and its parallel links together too, has lost most of it..."""
-LITTLE_RUN = 6
-MIN_LITTLE_S = 60.0
-"""...after so many samples and seconds: in the Clos recordings of cisco-ie/telemetry no healthy port does."""
-LITTLE_BACK = 0.6
-SIBLINGS_HOLD = 0.5
-"""Siblings must carry at least this part of their own past: otherwise the load has fallen."""
-SIGNIFICANT = 0.2
-"""A port counts if its past traffic is at least this part of the median of its siblings' past."""
-IDLE_RUN = 3
-IDLE_BACK = 0.5
 
 
 class IdlePaths(SeriesDetector):
@@ -93,11 +79,11 @@ class IdlePaths(SeriesDetector):
         ratio = np.where(active, self.cells.value[self.at] / past, np.nan)
         common = self._reduced(ratio)[mine]
         usual = self._reduced(np.where(active, past, np.nan))[mine]
-        expected = active[mine] & (common >= SIBLINGS_HOLD) & (past[mine] >= SIGNIFICANT * usual)
+        expected = active[mine] & (common >= HALF) & (past[mine] >= APART * usual)
         # Where traffic grows, a port that carries as much as before has lost nothing.
         wanted = np.minimum(common, 1.0)
-        lost = expected & (ratio[mine] < LOST * wanted)
-        back = ratio[mine] >= IDLE_BACK * wanted
+        lost = expected & (ratio[mine] < APART * wanted)
+        back = ratio[mine] >= HALF * wanted
         self._begin(mine, time, lost, past)
         ended = mine[self._is_idle[mine] & back]
         self._is_idle[ended], self._run[ended], self._since[ended] = False, 0, np.nan
@@ -105,14 +91,14 @@ class IdlePaths(SeriesDetector):
         share = np.where(active, self.cells.value[self.at], 0.0)
         carried, before = (np.bincount(self._bundle, np.nan_to_num(one)) for one in (share, past * active))
         part = np.fmax(ratio, (carried / before)[self._bundle])[mine]
-        self._find_little(mine, time, expected & (part < LITTLE * wanted), past)
-        self._is_little[mine[part >= LITTLE_BACK * wanted]] = False
+        self._find_little(mine, time, expected & (part < 2 * APART * wanted), past)
+        self._is_little[mine[part >= HALF * wanted]] = False
 
     def _find_little(self, at: Index, time: F64, little: Mask, past: F64) -> None:
         first = little & (self._little[at] == 0)
         self._little_since[at[first]] = time[first]
         self._little[at] = np.where(little, self._little[at] + 1, 0)
-        long = (self._little[at] >= LITTLE_RUN) & (time - self._little_since[at] >= MIN_LITTLE_S)
+        long = (self._little[at] >= RUN) & (time - self._little_since[at] >= RESTART_S)
         begun = at[long & ~self._is_little[at] & ~self._is_idle[at]]
         self._is_little[begun], self._before[begun] = True, past[begun]
 
@@ -120,7 +106,7 @@ class IdlePaths(SeriesDetector):
         first = lost & (self._run[at] == 0)
         self._since[at[first]] = time[first]
         self._run[at] = np.where(lost, self._run[at] + 1, np.where(self._is_idle[at], self._run[at], 0))
-        begun = at[(self._run[at] >= IDLE_RUN) & ~self._is_idle[at]]
+        begun = at[(self._run[at] >= RUN) & ~self._is_idle[at]]
         self._is_idle[begun], self._before[begun] = True, past[begun]
 
     def _reduced(self, values: F64) -> F64:

@@ -14,46 +14,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, median, nan_to_zero
+from skewscope.engine.model.parameters import (
+    BRIEF_S,
+    BURST_S,
+    DEVIATIONS,
+    HALF,
+    MAJORITY,
+    MIN_PAST,
+    PAST_VALUES,
+    QUANTILE,
+    RELEARN_S,
+    RUN,
+    TAIL,
+    TENFOLD,
+)
 from skewscope.engine.model.sparse_columns import SparseColumns
 from skewscope.engine.model.transfer import Places, copy_items
-from skewscope.engine.symptoms.repeats import TAIL
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
 
-RUN = 4
-"""New values in a row that make a shift, and that end it."""
-MIN_PAST = 10
-PAST_VALUES = 48
-"""Values of the past that are kept of each series."""
-PAST_SPACING_S = 15.0
-"""Seconds between two values of the past, once there are enough: 48 of them then cover twelve minutes."""
-DENSE_PAST = 24
-"""So many values are taken at once."""
-DEVIATIONS = 5.0
-QUANTILE = 0.98
-FEW_PAST = 5
-"""So few times of work are a past..."""
 FEW_TIMES = 1.3
-"""...for those that are so many times the longest of them. Of 4,567 times that RUN steps follow FEW_PAST others in the
-healthy stretches of ten published training runs, all are beyond 1.0 times the longest in 108, 1.05 in one, 1.1 in
-none. They have to be twice as far beyond the longest as this is beyond the median, since lags of members scatter far
-more: without that, members were slow five times in 100 simulated healthy node-days."""
-LONG_STEP = 2
-"""A time beyond TAIL times the median counts as so many values: evaluation and checkpoints are shorter."""
-START_TIMES = 10.0
-"""The first times of a job are a slow start when they are so many times those that follow..."""
-MIN_START_S = 5.0
-"""...for so long: compilation and the set-up of collectives make one or two steps slow."""
-START_DENSITY = 3
-"""The first values are a start if every third of them up to the last slow one is slow, and as many more have come."""
-MAX_START = 24
-"""Values after which a series has started."""
-MIN_FORGOTTEN = 12
-"""So many values more that leave the past beyond the limits of those that stay than others that leave it meanwhile were
-a level of their own: of single peaks that take three tenths of the time, one bunch in 25,000 is as large."""
-RELEARN_S = 6 * 3600.0
-"""A shift that lasts so long is the new level."""
-HALF = 0.5
-"""A shift ends when the level is back within this part of the least size."""
+"""Few times of work are a past for those that are so many times the longest of them (source:
+mlcommons/training_results). Of 4,567 times that RUN steps follow RUN + 1 others in the healthy stretches of ten
+published training runs, all are beyond 1.0 times the longest in 108, 1.05 in one, 1.1 in none. They have to be twice as
+far beyond the longest as this is beyond the median, since lags of members scatter far more: without that, members were
+slow five times in 100 simulated healthy node-days."""
 
 KEPT = (
     *("median", "low", "high", "run_since", "count", "accepted_at", "run", "shift", "back"),
@@ -188,7 +172,7 @@ class LevelShifts:
         Returns which of the series have a limit from now on, as places in `at`.
         """
         oldest = self.memory.values[0, lanes]
-        due = (self.count[at] < DENSE_PAST) | (time - self.accepted_at[at] >= PAST_SPACING_S)
+        due = (self.count[at] < PAST_VALUES // 2) | (time - self.accepted_at[at] >= BURST_S / 2)
         good = ~np.isnan(oldest) & (self.shift[at] == 0) & (self.run[at] == 0) & due
         if self.settling[at].any():
             good &= ~self._settle(at, oldest, good)
@@ -209,7 +193,7 @@ class LevelShifts:
         self.accepted_at[some] = time[good]
         enough = self.count[some] >= MIN_PAST
         self._learn_limits(some[enough], leaving[enough])
-        few = np.flatnonzero(self.limits.is_work[some] & (self.count[some] < MIN_PAST) & (self.count[some] >= FEW_PAST))
+        few = np.flatnonzero(self.limits.is_work[some] & (self.count[some] < MIN_PAST) & (self.count[some] >= RUN + 1))
         if len(few):
             few = few[self._learn_first_limits(some[few])]
         begun: Index = np.flatnonzero(good)[few]
@@ -232,7 +216,7 @@ class LevelShifts:
         kept = self.memory.get(at, slice(RUN, RUN + MIN_PAST))
         past, size = np.sort(kept, axis=0).astype(np.float64), self.count[at].astype(np.intp)
         usual = size - self._count_slow_start(at, kept, FEW_TIMES * _quantile(past, size, 0.5))
-        enough = usual >= FEW_PAST
+        enough = usual >= RUN + 1
         begun: Mask = enough & np.isnan(self.high[at])
         at, past, usual = at[enough], past[:, enough], usual[enough]
         middle, most = _quantile(past, usual, 0.5), _quantile(past, usual, 1.0)
@@ -304,7 +288,7 @@ class LevelShifts:
         at, leaving, leaves = at[some], leaving[some], leaves[some]
         top, before, kept, reported = self.known.get(at)
         forgotten = np.maximum(nan_to_zero(before) + np.where(leaves, 1, -1), 0)
-        kept = np.where(forgotten >= MIN_FORGOTTEN, self.count[at], kept - 1)
+        kept = np.where(forgotten >= PAST_VALUES // RUN, self.count[at], kept - 1)
         is_known = kept > 0
         top = np.where(leaves, np.fmax(np.where((before > 0) | is_known, top, np.nan), leaving), top)
         over = (forgotten == 0) & ~is_known
@@ -324,7 +308,7 @@ class LevelShifts:
         slow = past[:MIN_PAST] > high
         last = (slow * np.arange(1, MIN_PAST + 1)[:, None]).max(axis=0)
         count: Index = slow.sum(axis=0)
-        is_start = (START_DENSITY * count >= last) & (self.count[at] >= 2 * last) & few
+        is_start = (MAJORITY * count >= last) & (self.count[at] >= 2 * last) & few
         return join_equal(np.where(is_start, count, 0))
 
     # --- shifts
@@ -332,7 +316,7 @@ class LevelShifts:
     def _count_runs(self, at: Index, value: F64, time: F64, above: Mask, below: Mask) -> None:
         """Counts values beyond the limits; of times of work as a cumulative sum (E. S. Page, 1954)."""
         run, is_work = self.run[at], self.limits.is_work[at]
-        step = np.where(is_work & (value > TAIL * self.median[at]), LONG_STEP, 1)
+        step = np.where(is_work & (value > TAIL * self.median[at]), 2, 1)
         left = np.where(is_work, np.sign(run) * (np.minimum(np.abs(run), RUN) - 1).clip(0), 0)
         new = np.where(above, np.maximum(run, 0) + step, np.where(below, np.minimum(run, 0) - 1, left))
         begun = (new != 0) & (np.sign(new) != np.sign(run))
@@ -388,15 +372,15 @@ class LevelShifts:
         start = self.starts.values
         first = self.start_count[some] == 0
         start[START_LOW, lanes[first]], start[START_SINCE, lanes[first]] = new[first], when[first]
-        fell = START_TIMES * new <= start[START_LOW, lanes]
+        fell = TENFOLD * new <= start[START_LOW, lanes]
         slow = ~fell & (self.start_after[some] == 0)
         self.start_count[some[slow]] += 1
         start[START_LOW, lanes[slow]] = np.minimum(start[START_LOW, lanes[slow]], new[slow])
         start[START_END, lanes[slow]] = when[slow]
         self.start_after[some[fell]] += 1
-        over = (~fell & ~slow) | (self.start_after[some] >= MIN_PAST) | (self.start_count[some] > MAX_START)
+        over = (~fell & ~slow) | (self.start_after[some] >= MIN_PAST) | (self.start_count[some] > PAST_VALUES // 2)
         self.started[some[over]] = True
-        lasted = start[START_END, lanes] - start[START_SINCE, lanes] >= MIN_START_S
+        lasted = start[START_END, lanes] - start[START_SINCE, lanes] >= (BRIEF_S / 2)
         is_slow = over & (self.start_after[some] >= MIN_PAST) & (self.start_count[some] >= RUN) & lasted
         self.starts.release(some[over & ~is_slow])
         found = some[is_slow]

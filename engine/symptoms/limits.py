@@ -11,15 +11,11 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.finding import LIMIT, TOTAL, Finding
+from skewscope.engine.model.parameters import BURST_S, NEGLIGIBLE
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
-HELD_S = 30.0
-"""Seconds for which a value is beyond its limit, if it was not from its first sample on: a burst is shorter."""
-MIN_TOTAL = 1000.0
-"""What was carried since the counters began, of which a share is taken (judgement: of less, ten errors are a
-hundredth)."""
 LIMITED_ROLES = frozenset({"health", "utilisation", "pressure"})
 """Roles of which the nominal value is a limit, and not the only good value."""
 
@@ -100,7 +96,7 @@ class Limits(SeriesDetector):
     def find(self) -> Iterator[Finding]:
         """Yields what is beyond its limit."""
         with np.errstate(invalid="ignore"):
-            held = self.cells.time[self.at] - self._since >= HELD_S
+            held = self.cells.time[self.at] - self._since >= BURST_S
         always = self._is_over & ~self._was_good & ~np.isnan(self._since)
         for n in np.flatnonzero(held | always).tolist():
             yield self._finding(n, LIMIT, float(self._value[n]), float(self._allowed[n]))
@@ -116,7 +112,7 @@ class Limits(SeriesDetector):
         with np.errstate(invalid="ignore"):
             wholes = self._wholes(np.arange(len(self.at)), latest)
             allowed = self._limit * wholes
-            beyond = (self._whole >= 0) & (latest[self.at] > allowed) & (wholes >= MIN_TOTAL)
+            beyond = (self._whole >= 0) & (latest[self.at] > allowed) & (wholes >= 1 / NEGLIGIBLE)
         for n in np.flatnonzero(beyond).tolist():
             yield self._finding(n, TOTAL, float(latest[self.at[n]]), float(allowed[n]))
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.finding import LIMIT, Finding
+from skewscope.engine.model.parameters import RUN
 from skewscope.engine.model.tick import Tick
-from skewscope.engine.symptoms.levels import RUN
 from skewscope.engine.symptoms.roles import MIN_RUN_S
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 

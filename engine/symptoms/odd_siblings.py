@@ -14,17 +14,11 @@ import numpy as np
 from skewscope.engine.model.arrays import F64
 from skewscope.engine.model.finding import LIMIT, TOTAL, Finding
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.parameters import MAJORITY, MIN_PAST, TENFOLD
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
-MIN_SIBLINGS = 3
-"""Siblings of the odd one (judgement, as of states)..."""
-MIN_COUNT, TIMES_NEXT = 100.0, 10.0
-"""...which has at least so many errors, and so many times those of the next one (judgement: some come with each start
-of a link)."""
-MAX_READINGS = 10
-"""Readings from which on a series has a past of its own."""
 SUMMED_ROLES = frozenset({"errors", "loss", "pressure"})
 """Roles of counters that stay at zero in health, or nearly so."""
 SIBLING_KINDS = frozenset({"port", "gpu"})
@@ -78,7 +72,7 @@ class OddSiblings(SeriesDetector):
     def find(self) -> Iterator[Finding]:
         """Yields what is odd, once the data has ended."""
         for places in self._list_siblings().values() if self._is_over else ():
-            if not self.cells.is_counter[self.at[places[0]]] or self._count[places].max() < MAX_READINGS:
+            if not self.cells.is_counter[self.at[places[0]]] or self._count[places].max() < MIN_PAST:
                 yield from self._find_odd(places)
         yield from self._find_any() if self._is_over else ()
 
@@ -96,14 +90,14 @@ class OddSiblings(SeriesDetector):
 
     def _find_odd(self, at: list[int]) -> Iterator[Finding]:
         cell, amounts = int(self.at[at[0]]), self._add_up(at)
-        if len(amounts) <= MIN_SIBLINGS:
+        if len(amounts) <= MAJORITY:
             return
         signal, judged, is_sum = self.cells.signals[cell], self.cells.judgement(cell), bool(self.cells.is_counter[cell])
         place, *rest = sorted(amounts, key=lambda member: amounts[member], reverse=is_sum)
         others, now = [amounts[member] for member in rest], amounts[place]
         usual, first = float(np.median(others)), float(np.nanmin(self._first[at]))
         text = f"{usual:g} is the median of its {len(rest)} siblings"
-        if is_sum and usual == 0 and now >= max(MIN_COUNT, TIMES_NEXT * others[0]):
+        if is_sum and usual == 0 and now >= max(TENFOLD**2, TENFOLD * others[0]):
             direction = "begins" if judged.bad == "begins" else "up"
             seconds = float(np.nanmax(self._last[at])) - first if self._count[at].any() else 0.0
             form, value = (LIMIT, now / seconds) if seconds else (TOTAL, now)

@@ -9,22 +9,14 @@ import numpy as np
 from skewscope.engine.model.arrays import Index, Mask
 from skewscope.engine.model.finding import PAST, START, Finding, FindingKey
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.parameters import ALIKE, BURST_S, MAJORITY, MIN_PAST
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.levels import MIN_PAST, LevelShifts
-from skewscope.engine.symptoms.roles import (
-    DISTINCT_ROLES,
-    FOLLOWING_ROLES,
-    LEAST_SERVING_SHIFT,
-    MIN_RUN_S,
-    OTHER_MIN_RUN_S,
-    PAST_ROLES,
-)
+from skewscope.engine.symptoms.levels import LevelShifts
+from skewscope.engine.symptoms.roles import DISTINCT_ROLES, FOLLOWING_ROLES, MIN_RUN_S, PAST_ROLES
 from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
 
-MIN_PEERS = 3
-"""Members of a set from which on it says more of a member than the member's own past."""
 SHARED_BY = {"rank": "group", "replica": "pool"}
 """Where most of three or more members shift, what they are members of is reported, by their kind."""
 
@@ -54,12 +46,12 @@ class PastShifts(SeriesDetector):
         up = np.array([one.bad in ("up", "both") for one in judged], bool)
         down = np.array([one.bad in ("down", "both") for one in judged], bool)
         limits = ShiftLimits(
-            least=np.where(is_work & cells.serves, np.maximum(least, LEAST_SERVING_SHIFT), least),
+            least=np.where(is_work & cells.serves, np.maximum(least, ALIKE - 1), least),
             floor=cells.floor,
             # Traffic follows load: its past is kept, and never judged by itself.
             up=up & ~kept,
             down=down & ~kept,
-            min_time=np.array([MIN_RUN_S.get(role, OTHER_MIN_RUN_S) for role in roles]),
+            min_time=np.array([MIN_RUN_S.get(role, BURST_S) for role in roles]),
             is_work=is_work & ~cells.serves,
         )
         self.shifts.grow(replace(limits, follows_load=np.array([role in FOLLOWING_ROLES for role in roles], bool)))
@@ -128,7 +120,7 @@ class PastShifts(SeriesDetector):
         counted, sets = cells.compared, len(cells.set_sizes)
         size = np.bincount(numbers[counted], minlength=sets)
         hit = np.bincount(numbers[counted & (shift[at] != 0)], minlength=sets)
-        told: Mask = counted & (size[numbers] >= MIN_PEERS)
+        told: Mask = counted & (size[numbers] >= MAJORITY)
         single = np.zeros(len(cells), bool)
         single[at[told & (2 * hit[numbers] < size[numbers])]] = True
         found: dict[int, Entity | None] = dict.fromkeys(np.flatnonzero((shift != 0) & ~single).tolist())

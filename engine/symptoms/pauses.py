@@ -5,17 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
-
-MIN_INTERVALS = 10
-"""Intervals of a series after which its longest one so far says how long one may last."""
-LONGEST_TIMES = 1.5
-"""A pause may last so many times as long as an earlier one of its kind: checkpoints and evaluations take long."""
-DISTANCE_SPREAD = 0.25
-"""Pauses are regular if one distance differs from the one before by no more than this part of it: they come after a
-number of steps, whose pace varies (judgement; those of published jobs differ by a tenth)."""
-MIN_REGULAR = 4
-"""Regular pauses after which the next one is usual (judgement): loaders that stall as each epoch begins are regular
-too, and a job whose input is slow should be reported more than once."""
+from skewscope.engine.model.parameters import ALIKE, APART, RUN
 
 
 @dataclass
@@ -45,18 +35,18 @@ class RegularPauses:
 
     def allowance(self, start: F64) -> F64:
         """Returns [job] how long a pause that begins at `start` may last; 0 where no regular one is due."""
-        is_usual = self._are_alike(self.first_length, self.second_length) & (self.count >= MIN_REGULAR)
+        is_usual = self._are_alike(self.first_length, self.second_length) & (self.count >= RUN)
         is_due = self._is_due(slice(None), start)
-        return np.where(is_usual & is_due, LONGEST_TIMES * np.maximum(self.first_length, self.second_length), 0.0)
+        return np.where(is_usual & is_due, ALIKE * np.maximum(self.first_length, self.second_length), 0.0)
 
     def _is_due(self, at: Index | slice, start: F64) -> Mask:
         """Returns [k] whether `start` lies as far from the newest pause as that one from the one before it."""
         distance = self.second_start[at] - self.first_start[at]
-        due: Mask = np.abs(start - self.second_start[at] - distance) <= DISTANCE_SPREAD * distance
+        due: Mask = np.abs(start - self.second_start[at] - distance) <= APART * distance
         return due
 
     def _are_alike(self, one: F64, other: F64) -> Mask:
-        alike: Mask = np.maximum(one, other) <= LONGEST_TIMES * np.minimum(one, other)
+        alike: Mask = np.maximum(one, other) <= ALIKE * np.minimum(one, other)
         return alike
 
 

@@ -10,59 +10,38 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, Index, Mask, row_median, widen
 from skewscope.engine.model.entities import EntitySets, build_sets
 from skewscope.engine.model.finding import MOVING, PEERS, Finding
+from skewscope.engine.model.parameters import (
+    ALIKE,
+    APART,
+    BURST_S,
+    HALF,
+    MAJORITY,
+    MANY,
+    MIN_PAST,
+    NEGLIGIBLE,
+    PAUSE_S,
+    RUN,
+    SIGMAS,
+    TAIL,
+)
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.transfer import copy_items
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.levels import MIN_PAST, NEWEST, LevelShifts
-from skewscope.engine.symptoms.repeats import TAIL, RepeatedSteps
-from skewscope.engine.symptoms.roles import DISTINCT_ROLES, MIN_RUN_S, OTHER_MIN_RUN_S
+from skewscope.engine.symptoms.levels import NEWEST, LevelShifts
+from skewscope.engine.symptoms.repeats import RepeatedSteps
+from skewscope.engine.symptoms.roles import DISTINCT_ROLES, MIN_RUN_S
 from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
 
-LEAST_PEER_SHIFT = 0.2
-"""Peers that differ by a fifth in distinct samples do differ; a tenth is common among GPUs of one server."""
-STANDING_RATIO = 1.5
-"""Workers that share GPUs differ by up to 30 % for a whole job without a fault (alibaba/clusterdata)."""
-MAX_RATIO = 1000.0
-"""The ratio of a value to peers that have none."""
-MIN_LATE_S = 1.0
-"""One step of one member is late when it is by TAIL times and so many seconds above the median of its peers: 1 such
-step in a million of 411 ranks that read from storage (mlcommons/storage_results_v1.0), and a real stall there."""
-MIN_LATE_SET = 8
-"""Members from which on the peers are a measure for one step."""
-FEW = 8
-"""A part of so many members may be late at once, such as those of one host; more of them are no exception."""
-CHANCE = 3.0
-"""A number of requests that come independently varies by its root (Poisson); what is within so many of these from the
-median of its peers is chance."""
-FIRST_TIMES = 1.5
-"""Of fewer readings than make a past, each of the last ones differs by so many times what matters of a run (judgement),
-..."""
-MIN_FIRST_SIZE = 3
-"""...of one of so many members at least: of two, nothing says which one is odd."""
 FIRST_KINDS = frozenset({"replica", "rank"})
 """Places that have the same work by what they are; GPUs of one node may be used by different programs."""
-STANDING_LATENCY = 3.0
-"""The same of the latency of replicas, whose requests differ in length (judgement)."""
-STANDING_RUN = 5
-"""Samples in a row at that ratio."""
-MIN_MOVING_SIZE = 4
-"""Members from which on one can tell that the slow one changes."""
-MOVING_FLOORS = 2.0
-"""The worst of all members differs by so many times the least difference of one before it matters."""
-FLOOR_RATE = 0.5
-"""Part by which the least difference of a set follows that of its newest worst member."""
-TINY = 1e-12
-"""In place of a least difference of zero."""
 STANDING_ROLES = frozenset({"time-per-work", "capacity"})
 LOAD_ROLES = frozenset({"utilisation", "workload", "throughput"})
-"""Roles of which members differ while work begins or ends: not all do so at once..."""
-LOAD_CHANGE = 2.0
-"""...which the median shows by such a factor..."""
-LOAD_CHANGE_S = 30.0
-"""...for so many seconds, in which no run begins (GPUs of a published run drew unequal power for 31 s)."""
+"""Roles of which members differ while work begins or ends: not all do so at once, and for BURST_S no run begins."""
 
 
+PACE_AT_LOAD = "the pace of its peers at its load"
+"""What is computed where members have different loads, and nobody had before."""
 PAIRS = ("_waiting", "_distinct_new", "_standing", "_standing_since", "_late_since", "_first_since", "ratio")
 SETS = ("_worst_run", "_floors", "_level", "_level_since")
 
@@ -119,15 +98,15 @@ class PeerRatios(SeriesDetector):
             [one.role in STANDING_ROLES and cells.places[n].kind != "port" for n, one in enumerate(judged)], bool
         )
         is_distinct = np.array([one.role in DISTINCT_ROLES for one in judged], bool)
-        min_time = np.array([MIN_RUN_S.get(one.role, OTHER_MIN_RUN_S) for one in judged])
-        least = np.array([max(one.least, LEAST_PEER_SHIFT) for one in judged])
+        min_time = np.array([MIN_RUN_S.get(one.role, BURST_S) for one in judged])
+        least = np.array([max(one.least, APART) for one in judged])
         up = np.array([one.bad in ("up", "both") for one in judged], bool)
         down = np.array([one.bad in ("down", "both") for one in judged], bool)
         at = cells.pair_cell
         self.compared = cells.compared
         self._compared_pairs = np.flatnonzero(self.compared)
         of_replicas = [one.role == "latency" and cells.places[n].kind == "replica" for n, one in enumerate(judged)]
-        standing = np.where(stands, STANDING_RATIO, np.where(np.array(of_replicas, bool), STANDING_LATENCY, np.inf))
+        standing = np.where(stands, ALIKE, np.where(np.array(of_replicas, bool), 2 * ALIKE, np.inf))
         self._is_distinct, self._standing_ratio = is_distinct[at], standing[at]
         self._follows_load = np.array([one.role in LOAD_ROLES for one in judged], bool)[at]
         self._is_count = np.array(
@@ -149,17 +128,17 @@ class PeerRatios(SeriesDetector):
         trains = ~cells.serves
         # Replicas of a serving pool do not wait for each other: that the slow one changes is a rolling restart.
         waits = trains[first] | ~np.isin(np.arange(sets), self._pools())
-        self.moving.grow(replace(of_sets, up=of_sets.up & (cells.set_sizes >= MIN_MOVING_SIZE) & waits))
+        self.moving.grow(replace(of_sets, up=of_sets.up & (cells.set_sizes >= MAJORITY + 1) & waits))
         self.moving.started[:] = True
         ranks = np.array([one.kind == "rank" for one in cells.places], bool)
         is_step = (is_work & up & ranks & trains)[at]
-        self._may_be_late = is_step & (cells.set_sizes >= MIN_LATE_SET)[cells.pair_set]
+        self._may_be_late = is_step & (cells.set_sizes >= MANY)[cells.pair_set]
         self.repeats.grow(is_step & self.compared)
         self._late_since = widen(self._late_since, pairs, np.nan)
         # Who waits longest is the victim of another member: of few readings a wait says nothing.
         says = [one.kind in FIRST_KINDS and judged[n].role != "wait" for n, one in enumerate(cells.places)]
         is_alike = np.array(says, bool)[at] & self.compared
-        self._first_factor = np.where(is_alike, FIRST_TIMES * (1 + least[at]), np.inf)
+        self._first_factor = np.where(is_alike, ALIKE * (1 + least[at]), np.inf)
         self._first_since = widen(self._first_since, pairs, np.nan)
         for name in ("_waiting", "_distinct_new", "_first_odd"):
             setattr(self, name, widen(getattr(self, name), pairs, False))
@@ -197,12 +176,12 @@ class PeerRatios(SeriesDetector):
         self.median = self._sets.reduce(usable, row_median)
         middle, value = self.median[numbers[pairs]], usable[at[pairs]]
         with np.errstate(all="ignore"):
-            beside_zero = np.where(value == middle, 1.0, np.where(value > middle, MAX_RATIO, np.nan))
+            beside_zero = np.where(value == middle, 1.0, np.where(value > middle, 1 / NEGLIGIBLE, np.nan))
             ratio = np.where(
-                middle > 0, np.minimum(value / middle, MAX_RATIO), np.where(middle == 0, beside_zero, np.nan)
+                middle > 0, np.minimum(value / middle, 1 / NEGLIGIBLE), np.where(middle == 0, beside_zero, np.nan)
             )
         # A difference that does not matter is none, whatever its ratio: lateness of a microsecond, a queue of one.
-        floors = np.maximum(floor[at[pairs]], np.where(self._is_count[pairs], CHANCE * np.sqrt(np.abs(middle)), 0.0))
+        floors = np.maximum(floor[at[pairs]], np.where(self._is_count[pairs], SIGMAS * np.sqrt(np.abs(middle)), 0.0))
         ratio = np.where(np.abs(value - middle) < floors, 1.0, ratio)
         self.ratio[pairs] = ratio
         known = ~np.isnan(ratio)
@@ -217,15 +196,15 @@ class PeerRatios(SeriesDetector):
         late_by = (value - middle)[known]
         self._find_late(pairs, late_by, t)
         self.repeats.step(pairs[self.shifts.count[pairs] >= MIN_PAST], self.ratio, usable, self.median, t)
-        self._compare_moving(pairs, ratio, late_by / np.maximum(floor[at[pairs]], TINY), t)
+        self._compare_moving(pairs, ratio, late_by / np.maximum(floor[at[pairs]], np.finfo(np.float32).tiny), t)
 
     def _hold_back(self, pairs: Index, t: float) -> None:
         """Ends the runs of what follows the load where that has just changed."""
         with np.errstate(all="ignore"):
             change = self.median / self._level
-        changed = ~np.isnan(self.median) & ~((change < LOAD_CHANGE) & (change > 1 / LOAD_CHANGE))
+        changed = ~np.isnan(self.median) & ~((change < 2) & (change > 1 / 2))
         self._level[changed], self._level_since[changed] = self.median[changed], t
-        young = t - self._level_since[self.cells.pair_set[pairs]] < LOAD_CHANGE_S
+        young = t - self._level_since[self.cells.pair_set[pairs]] < BURST_S
         self.shifts.run[pairs[young & self._follows_load[pairs] & (self.shifts.shift[pairs] == 0)]] = 0
 
     def _count_standing(self, pairs: Index, ratio: F64, t: float) -> None:
@@ -239,13 +218,13 @@ class PeerRatios(SeriesDetector):
     def _find_late(self, pairs: Index, late_by: F64, t: float) -> None:
         """Finds single steps of a few members that took far longer, while those of the others did not."""
         self._late_since[pairs] = np.nan
-        late = pairs[self._may_be_late[pairs] & (self.ratio[pairs] > TAIL) & (late_by >= MIN_LATE_S)]
+        late = pairs[self._may_be_late[pairs] & (self.ratio[pairs] > TAIL) & (late_by >= 2 * PAUSE_S)]
         if not len(late):
             return
         # Members that stall together end it one after the other: the last of them is not the only one.
         at, numbers = self.cells.pair_cell, self.cells.pair_set
         stalled = np.fmax.reduce(self.past.memory.get(at, NEWEST), axis=0) > TAIL * self.median[numbers]
-        many = FEW * np.bincount(numbers[stalled & self.compared], minlength=len(self.median)) > self.cells.set_sizes
+        many = MANY * np.bincount(numbers[stalled & self.compared], minlength=len(self.median)) > self.cells.set_sizes
         self._late_since[late[~many[numbers[late]]]] = t
 
     def _compare_moving(self, pairs: Index, ratio: F64, floors: F64, t: float) -> None:
@@ -257,7 +236,7 @@ class PeerRatios(SeriesDetector):
         same = self.worst[at] == worst
         self._worst_run[at] = np.where(same, self._worst_run[at] + 1, 1)
         self.worst[at] = worst
-        self._floors[at] += FLOOR_RATE * (floors[order][first] - self._floors[at])
+        self._floors[at] += HALF * (floors[order][first] - self._floors[at])
         self.moving.step(at, top, np.full(len(at), t))
 
     def _are_far(self, pairs: Index, lowest: F64, highest: F64) -> Mask:
@@ -274,7 +253,7 @@ class PeerRatios(SeriesDetector):
             far = self._are_far(pairs, np.fmin.reduce(newest, axis=0), np.fmax.reduce(newest, axis=0))
         odd = far & ~np.isnan(self._first_since) & np.isnan(self.shifts.high)
         single = np.bincount(numbers[odd], minlength=len(self.cells.set_sizes)) == 1
-        self._first_odd = odd & single[numbers] & (self.cells.set_sizes >= MIN_FIRST_SIZE)[numbers]
+        self._first_odd = odd & single[numbers] & (self.cells.set_sizes >= MAJORITY)[numbers]
 
     # --- results
 
@@ -288,7 +267,7 @@ class PeerRatios(SeriesDetector):
 
     def odd_pairs(self) -> Index:
         """Returns the pairs that are outliers now."""
-        long = self._standing >= STANDING_RUN
+        long = self._standing >= RUN
         odd = (self.shifts.shift != 0) | long | ~np.isnan(self._late_since) | self.repeats.found
         return np.flatnonzero(odd | self._first_odd)
 
@@ -296,7 +275,7 @@ class PeerRatios(SeriesDetector):
         """Since when a pair is an outlier, seconds."""
         if self.shifts.shift[pair]:
             return self.shifts.since(pair)
-        if self._standing[pair] >= STANDING_RUN:
+        if self._standing[pair] >= RUN:
             return float(self._standing_since[pair])
         if self.repeats.found[pair]:
             return self.repeats.since(pair)
@@ -309,13 +288,13 @@ class PeerRatios(SeriesDetector):
         if self.shifts.shift[pair]:
             return self.shifts.level(pair)
         if self.repeats.found[pair] and median > 0:
-            return float(min(self.repeats.value(pair) / median, MAX_RATIO))
+            return float(min(self.repeats.value(pair) / median, 1 / NEGLIGIBLE))
         return float(self.ratio[pair])
 
     def moving_sets(self) -> Index:
         """Returns the sets in which some member is an outlier and no member remains the one."""
-        matters = self._floors >= MOVING_FLOORS
-        return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < STANDING_RUN) & matters)
+        matters = self._floors >= 2
+        return np.flatnonzero((self.moving.shift > 0) & (self._worst_run < RUN) & matters)
 
     def find(self) -> Iterator[Finding]:
         """Yields the members that are outliers among their peers, and the sets of which always another one is."""
@@ -330,13 +309,15 @@ class PeerRatios(SeriesDetector):
             direction = "up" if ratio > 1 else "down"
             if not (self.shifts.limits.up if ratio > 1 else self.shifts.limits.down)[pair]:
                 continue  # it was worse and is better than its peers by now
-            if cells.ties.is_yield[cell]:
+            computed = PACE_AT_LOAD if cells.ties.is_yield[cell] else ""
+            if computed:
                 middle *= float(cells.value[cells.ties.given[cell]])
             now = float(cells.value[cell])
             # What is late now and then may be early now: its usual lateness is told.
             is_typical = (now > middle) == (ratio > 1) and not self.repeats.found[pair]
             since, value = self.since(pair), now if is_typical else ratio * middle
-            yield Finding(cells.signals[cell], cells.places[cell], PEERS, direction, since, value, middle)
+            signal, place = cells.signals[cell], cells.places[cell]
+            yield Finding(signal, place, PEERS, direction, since, value, middle, against=computed)
         yield from self._uneven_sets(odd)
 
     def _worst_pairs(self) -> dict[int, int]:

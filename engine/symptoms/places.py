@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from skewscope.engine.model.locality import Entity, LocalityIndex
-from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.cells import CELLS_PER_GROWTH_S, JudgedCells
 
 MAX_PORTS = 16
-"""Ports of a node beyond which it is a switch: its ports fail one by one."""
-INDEXED_PER_TICK = 5000
+"""judgement: ports of a node beyond which it is a switch, whose ports fail one by one."""
 
 
 @dataclass
@@ -50,7 +49,7 @@ class JudgedPlaces:
 
     def prepare(self) -> None:
         """Indexes some more cells, so that the first symptom does not wait for all of a large fleet."""
-        self._index(INDEXED_PER_TICK)
+        self._index(CELLS_PER_GROWTH_S)
 
     def delivered_near(self, tokens: Collection[str]) -> set[str]:
         """Returns the signals of which some cell whose place has one of some tokens has had a sample."""

@@ -9,39 +9,31 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.finding import PAST, PEERS, Finding
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.parameters import (
+    ALIKE,
+    BRIEF_S,
+    HALF,
+    LONG_S,
+    MEMORY_S,
+    MIN_PAST,
+    MISSED,
+    RESTART_S,
+    RUN,
+    TAIL,
+)
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import copy_fields, copy_items
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.pauses import LONGEST_TIMES, MIN_INTERVALS, PAUSES, RegularPauses
+from skewscope.engine.symptoms.pauses import PAUSES, RegularPauses
 from skewscope.engine.symptoms.roles import PART_SIGNAL, STEP_SIGNAL
 from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
 
-MIN_CHANGES = 3
-"""Changes of a counter after which its usual pace is known."""
-STALL_RENEWALS = 5.0
-"""A counter has stopped when it has not changed for so many of its usual intervals..."""
-MIN_STALL_S = 10.0
-"""...and for at least so many seconds."""
-PENDING = 0.5
-"""A counter that has stood for this part of that time may be the one that is behind."""
-MIN_GROUP_STALL_S = 60.0
-"""A group that stands as a whole may wait for another one: that one is told first."""
 RANK_SIGNALS = frozenset({"nccl.coll_seq", "nccl.coll_done"})
 """Counters that end with the process of a rank: where one stands and is still read, the job has not ended."""
 EVALUATION_SIGNAL = "step.evaluation"
-"""Says that a group takes no steps because it evaluates..."""
-MAX_EVALUATION_S = 600.0
-"""...which counts for so many seconds after its newest sample (judgement): evaluations hang as well."""
-ALONE_S = 600.0
-"""A job is alone from which alone something came in so many seconds before its newest step, and since (judgement)."""
+"""Says that a group takes no steps because it evaluates, which counts for LONG_S after its newest sample."""
 STEP_SYMPTOM = "stopped-progress"
-MISSED_STEPS = 5.0
-"""A step that has not come for so many of its usual intervals..."""
-MIN_MISSED_S = 9.0
-"""...and for so many seconds, the longest with which a stopped job is told within ten, and for LONGEST_TIMES the
-longest interval of late has stopped."""
-LONGEST_MEMORY_S = 3600.0
 
 
 class ProgressStops(SeriesDetector):
@@ -70,10 +62,10 @@ class ProgressStops(SeriesDetector):
         self._changes += (changed > self._last_change) | (np.isnan(self._last_change) & ~np.isnan(changed))
         self._last_change = changed
         stand = cells.time[self.at] - changed
-        known = (self._changes > MIN_CHANGES) & ~np.isnan(cells.value[self.at])
-        limit = np.maximum(STALL_RENEWALS * cells.renewal[self.at], MIN_STALL_S)
+        known = (self._changes >= RUN) & ~np.isnan(cells.value[self.at])
+        limit = np.maximum(MISSED * cells.renewal[self.at], BRIEF_S)
         self._stopped = known & (stand > limit)
-        pending = changed[known & ~self._stopped & (stand > PENDING * limit)]
+        pending = changed[known & ~self._stopped & (stand > HALF * limit)]
         self._first_pending = float(pending.min(initial=np.inf))
 
     def take_over(self, before: Self, places: CellPlaces) -> None:
@@ -125,8 +117,8 @@ class ProgressStops(SeriesDetector):
         for number in standing:
             group = members[number]
             since = max(float(cells.change_time[cell]) for cell in group)
-            stands = max(float(cells.time[cell]) for cell in group) - since >= MIN_GROUP_STALL_S
-            if stands and self._first_pending > since + MIN_GROUP_STALL_S:
+            stands = max(float(cells.time[cell]) for cell in group) - since >= RESTART_S
+            if stands and self._first_pending > since + RESTART_S:
                 yield Finding(cells.signals[group[0]], places[number], PAST, "stops", since, 0.0, 0.0)
 
 
@@ -218,11 +210,11 @@ class StepStops(SeriesDetector):
         """
         interval, usual = t - self._last[at], self._usual[at]
         goes = ~self.stopped[at] & ~is_apart
-        paused = (self._count[at] > MIN_INTERVALS) & (interval >= self._patience()[at]) & ~is_apart
+        paused = (self._count[at] > MIN_PAST) & (interval >= self._patience()[at]) & ~is_apart
         self.pauses.add(at[paused], self._last[at[paused]], interval[paused])
-        learned = usual + (np.minimum(interval, 4 * usual) - usual) / MIN_INTERVALS
+        learned = usual + (np.minimum(interval, TAIL * usual) - usual) / MIN_PAST
         self._usual[at] = np.where(goes, np.where(np.isnan(usual), interval, learned), usual)
-        faded = self._longest[at] * np.exp(-nan_to_zero(interval) / LONGEST_MEMORY_S)
+        faded = self._longest[at] * np.exp(-nan_to_zero(interval) / MEMORY_S)
         self._longest[at] = np.where(goes, np.fmax(faded, interval), faded)
         self._count[at], self._last[at] = self._count[at] + ~is_apart, t
 
@@ -234,8 +226,8 @@ class StepStops(SeriesDetector):
             evaluates: [job] whether it does since its newest step.
         """
         patience = np.fmax(self._patience(), self.pauses.allowance(self._last))
-        patience = np.where(evaluates, np.fmax(patience, MAX_EVALUATION_S), patience)
-        is_known = (self._count > MIN_INTERVALS) & ~np.isnan(self._usual)
+        patience = np.where(evaluates, np.fmax(patience, LONG_S), patience)
+        is_known = (self._count > MIN_PAST) & ~np.isnan(self._usual)
         due = np.full(len(self.at), np.inf)
         due[is_known] = np.fmax(self._last, evaluated)[is_known] + patience[is_known]
         return due
@@ -249,7 +241,7 @@ class StepStops(SeriesDetector):
         time, last = self.cells.time, self._last[n]
         with np.errstate(invalid="ignore"):
             goes_on = (time[self._parts[n]] > last + 2 * self._usual[n]).any()
-            is_alone = (self._job[time >= last - ALONE_S] == n).all()
+            is_alone = (self._job[time >= last - LONG_S] == n).all()
             return bool(goes_on or not (is_alone or (time[self._cells_beside(n)] > last).any()))
 
     def _find_evaluations(self) -> tuple[F64, Mask]:
@@ -274,8 +266,8 @@ class StepStops(SeriesDetector):
 
     def _patience(self) -> F64:
         """Returns [job] the seconds after which a step has not come, unless a regular pause is due."""
-        limit = np.maximum(MISSED_STEPS * self._usual, MIN_MISSED_S)
-        found = np.fmax(limit, LONGEST_TIMES * self._longest)
+        limit = np.maximum(MISSED * self._usual, BRIEF_S)
+        found = np.fmax(limit, ALIKE * self._longest)
         return np.where(np.isnan(self._usual), np.inf, found)
 
     def _cells_beside(self, n: int) -> Index:

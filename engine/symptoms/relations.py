@@ -6,15 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.parameters import HALF
 from skewscope.engine.model.topology import Entity
 from skewscope.kb.model import Judgement, Signal
 
-LOAD_SHARE = 0.5
-"""A utilisation from which on a device is under load; other signals show load when they are above zero."""
 FULL_LOAD_SHARE = 0.75
 """A utilisation from which on a device needs its whole clock: where little is to be done, its governor lowers the
-clock, and the little work uses much of what is left. GPUs of public recordings whose clock was held down were used for
-92 % of the time or more (median), idle ones of a desktop at an eighth of their clock for 45 to 59 %."""
+clock, and the little work uses much of what is left (source: GPUs of public recordings whose clock was held down were
+used for 92 % of the time or more (median), idle ones of a desktop at an eighth of their clock for 45 to 59 %)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def relate_cells(
     by_place = {(signals[n].id, places[n]): n for n in range(size)}
     given = [by_place.get((one.given, places[n]), -1) if one.given else -1 for n, one in enumerate(judged)]
     units = [signals[n].unit if n >= 0 else "" for n in given]
-    shares = [FULL_LOAD_SHARE if one.role == "capacity" else LOAD_SHARE for one in judged]
+    shares = [FULL_LOAD_SHARE if one.role == "capacity" else HALF for one in judged]
     load = np.array([{"%": 100 * least, "1": least}.get(unit, 0.0) for unit, least in zip(units, shares, strict=True)])
     follows = [one.role == "throughput" and serves for one, serves in zip(judged, serving, strict=True)]
     whole = np.full(size, -1, np.intp)

@@ -1,27 +1,23 @@
 """Members of which single steps take far longer than those of their peers, again and again."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, widen
+from skewscope.engine.model.parameters import BRIEF_S, BURST_S, HALF, LEAST_PART, MAJORITY, TAIL
 from skewscope.engine.model.sparse_columns import SparseColumns
-
-TAIL = 4.0
-"""Single steps of up to 3.4 times the median are normal (MLPerf runs); what is longer says nothing about the tail."""
-REPEAT_S = 30.0
-"""Memory of the single late steps of a member..."""
-MIN_REPEATS = 2.4
-"""...of which so many count as late again and again: three, seven seconds apart."""
-LEAST_LOST = 0.05
-"""Share of the time by which repeated steps are late that matters: a second each minute for a checkpoint does not."""
-KEPT_SHARE = 0.5
-"""Late steps end to be found below this part of the number from which on they are."""
 
 SINCE, VALUE, COUNT, LOST, TIME = range(5)
 """When the first of the late steps was, in seconds; the last late step; how many there were less those of others, and
 seconds lost with them; when these were last updated."""
+
+
+def count_left(times: int) -> float:
+    """Returns what is left, as the last one ends, of so many late steps that come BRIEF_S apart."""
+    return sum(math.exp(-n * BRIEF_S / BURST_S) for n in range(times))
 
 
 class PairedCells(Protocol):
@@ -89,7 +85,7 @@ class RepeatedSteps:
         late = self.late.values
         fresh = lanes[np.isnan(late[TIME, lanes])]
         late[COUNT, fresh], late[LOST, fresh] = 0.0, 0.0
-        kept = np.nan_to_num(np.exp((late[TIME, lanes] - t) / REPEAT_S))
+        kept = np.nan_to_num(np.exp((late[TIME, lanes] - t) / BURST_S))
         alone = begins & (late_in[numbers[pairs]] == 1)
         others = begin_in[numbers[pairs]] - begins
         late[TIME, lanes] = t
@@ -102,8 +98,8 @@ class RepeatedSteps:
         count = late[COUNT, lanes]
         with np.errstate(all="ignore"):
             share = late[LOST, lanes] * (1 - 1 / count) / (t - late[SINCE, lanes])
-        often = (count >= MIN_REPEATS) & (share >= LEAST_LOST)
-        self.found[pairs] = often | self.found[pairs] & (count >= KEPT_SHARE * MIN_REPEATS)
+        often = (count >= count_left(MAJORITY)) & (share >= LEAST_PART)
+        self.found[pairs] = often | self.found[pairs] & (count >= HALF * count_left(MAJORITY))
 
     def drop(self, pairs: Mask) -> None:
         """Forgets the late steps of some pairs."""

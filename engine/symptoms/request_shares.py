@@ -8,31 +8,21 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, Index, Mask, sort_unique, widen
 from skewscope.engine.model.finding import PEERS, Finding
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.parameters import ALIKE, BRIEF_S, HALF, LEAST_NATS, LEAST_PART, RESTART_S, SIGMAS
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.transfer import copy_items, match_places
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 from skewscope.engine.symptoms.unsettled_pools import UnsettledPools
 
-MORE, NONE = 6.0, 1 / 50
-"""Odds that are tested against the usual ones: many times the requests of another replica, and next to none. One with
-2.4 times its usual odds is found in the end, one with twice as many is not."""
-LEAST_EVIDENCE, MOST_EVIDENCE = 10.0, 16.0
-"""Log-likelihood ratio of unequal shares, at low and at high rates. Random arrivals at two replicas of 1.5 requests a
-second each reached 10 by chance nine times in 150 hours; at ten a second in all none did so (simulated)."""
-EVIDENCE_S, MAX_GAIN = 11.0, 4.0
-"""Between the two: as much as MORE yields in so many seconds; no more of one sample, for a client may send a burst."""
-EXCESS, UNSURE, LEAD = 4.0, 4.0, 0.5
-"""Evidence kept beyond the highest threshold of a board, so that a symptom ends soon; that of one without requests over
-one with many; and by how much more it is kept, so that it wins where both are."""
-AGAIN = 0.5
-"""Part of all evidence that is left when a replica without requests gets some again (judgement)."""
-RATE_S, RECENT_S, USUAL_S = 60.0, 10.0, 120.0
-"""Memories of the rate of a pool, of the rates of its replicas, and of what is usual there."""
-MAX_DISPERSION, MAX_WEIGHT = 9.0, 1.6
-"""How much more than by chance the counts of a pool may vary in health, and a share differ from an equal one."""
+MORE = 6.0
+"""Odds of many times the requests of another replica, which are tested against the usual ones. One with 2.4 times its
+usual odds is found in the end, one with twice as many is not (simulated)."""
+ONE_SAMPLE = LEAST_NATS / 2
+"""Evidence that one sample yields at most, for a client may send a burst; what is kept beyond the highest threshold of
+a board, so that a symptom ends soon; and that of one without requests over one with many."""
 READY_LAG_S = 2.0
-"""Age at which a state of the pool still belongs to evidence."""
+"""judgement: age in seconds at which a state of the pool still belongs to evidence."""
 MEMBERS = ("_total", "_time", "_rate", "_weight", "_evidence", "_since", "_crossed", "_told")
 
 
@@ -109,22 +99,22 @@ class RequestShares(SeriesDetector):
         """Takes in the requests of some members, [k] each, and the seconds in which they came."""
         board, boards = self._board[at], len(self._boards)
         all_ = np.bincount(board, weights=count, minlength=boards)
-        due = passed * np.clip(self._weight[at], 1 / MAX_WEIGHT, MAX_WEIGHT)
+        due = passed * np.clip(self._weight[at], 1 / ALIKE, ALIKE)
         usual = due / np.bincount(board, weights=due, minlength=boards)[board]
         here, total = sort_unique(board), all_[board]
         seconds = (np.bincount(board, weights=passed, minlength=boards) / self._board_size)[here]
-        self._pool_rate[here] = _moved(self._pool_rate[here], all_[here] / seconds, seconds / RATE_S)
-        self._rate[at] = _moved(self._rate[at], count / passed, passed / RECENT_S)
-        limit, odds = _limits(usual, self._pool_rate[board]), np.array([[MORE], [NONE]])
+        self._pool_rate[here] = _moved(self._pool_rate[here], all_[here] / seconds, seconds / RESTART_S)
+        self._rate[at] = _moved(self._rate[at], count / passed, passed / BRIEF_S)
+        limit, odds = _limits(usual, self._pool_rate[board]), np.array([[MORE], [LEAST_PART]])
         share = _share(odds, usual)
         gain = count * np.log(share / usual) + (total - count) * np.log((1 - share) / (1 - usual))
-        top = np.full(boards, MAX_GAIN)
+        top = np.full(boards, ONE_SAMPLE)
         np.maximum.at(top, board, gain.max(axis=0))
-        gain *= (MAX_GAIN / top / np.maximum(self._dispersion, 1.0))[board]
+        gain *= (ONE_SAMPLE / top / np.maximum(self._dispersion, 1.0))[board]
         # One bound for all of a board: what is compared must not depend on the usual share of each.
         most = np.zeros(boards)
         np.maximum.at(most, board, limit)
-        old, kept = self._evidence[:, at], most[board] + EXCESS + np.array([[0.0], [UNSURE + LEAD]])
+        old, kept = self._evidence[:, at], most[board] + ONE_SAMPLE + np.array([[0.0], [ONE_SAMPLE + HALF]])
         new = np.clip(old + gain, 0.0, kept)
         self._since[:, at] = np.where(new == 0, np.nan, np.where(old == 0, time - passed, self._since[:, at]))
         self._evidence[:, at] = new
@@ -138,13 +128,13 @@ class RequestShares(SeriesDetector):
         top = np.zeros(boards)
         np.maximum.at(top, self._board, self._evidence.max(axis=0))
         total = np.bincount(board, weights=count, minlength=boards)
-        calm = ((top < UNSURE) & (total > 0))[board]
+        calm = ((top < ONE_SAMPLE) & (total > 0))[board]
         at, board, count, expected, passed = at[calm], board[calm], count[calm], expected[calm], passed[calm]
         weight = count / total[board] * self._board_size[board]
-        self._weight[at] = _moved(self._weight[at], weight, passed / USUAL_S)
+        self._weight[at] = _moved(self._weight[at], weight, passed / (2 * RESTART_S))
         squares = np.bincount(board, weights=(count - expected) ** 2 / expected, minlength=boards)
-        apart = np.minimum(squares / (self._board_size - 1), MAX_DISPERSION)[board]
-        self._dispersion[board] = _moved(self._dispersion[board], apart, passed / USUAL_S)
+        apart = np.minimum(squares / (self._board_size - 1), (SIGMAS**2))[board]
+        self._dispersion[board] = _moved(self._dispersion[board], apart, passed / (2 * RESTART_S))
 
     def _choose(self) -> None:
         """Chooses the member of each board for which most speaks, once the state of its pool is known as of then."""
@@ -156,12 +146,12 @@ class RequestShares(SeriesDetector):
         at = np.flatnonzero((ready >= 0) & ~np.isnan(state.fresh_values(ready)))
         read[at] = state.times[ready[at]]
         # Of two replicas one gets none or the other too many: a few requests by chance must not decide.
-        penalty = np.array([[0.0], [UNSURE]])
+        penalty = np.array([[0.0], [ONE_SAMPLE]])
         weight, top = self._evidence - penalty, np.full((2, len(self._boards)), -np.inf)
         for row, n in shown.values():
-            weight[row, n] += EXCESS  # one that is reported stays so while another is hardly more likely
+            weight[row, n] += ONE_SAMPLE  # one that is reported stays so while another is hardly more likely
         np.maximum.at(top[0], self._board, weight.max(axis=0))
-        np.maximum.at(top[1], self._board, weight[1] + UNSURE)
+        np.maximum.at(top[1], self._board, weight[1] + ONE_SAMPLE)
         sure = (weight + penalty >= top[1, self._board]) & (read[self._pool] >= self._crossed - READY_LAG_S)
         again: set[int] = set()
         for row, n in np.argwhere(self._told & (weight == top[0, self._board])).tolist():
@@ -172,7 +162,7 @@ class RequestShares(SeriesDetector):
                 self._shown.setdefault(board, (row, n))
         # One that had none gets requests again: what the other one got meanwhile says nothing of now.
         members = np.isin(self._board, sorted(again))
-        self._evidence[:, members] *= AGAIN
+        self._evidence[:, members] *= HALF
         self._told[:, members] = False
 
     def find(self) -> Iterator[Finding]:
@@ -217,7 +207,7 @@ def _limits(equal: F64, rate: F64) -> F64:
     """Returns the evidence that is needed at a rate of requests per second."""
     share = _share(MORE, equal)
     each = share * np.log(share / equal) + (1 - share) * np.log((1 - share) / (1 - equal))
-    return np.clip(EVIDENCE_S * each * rate, LEAST_EVIDENCE, MOST_EVIDENCE)
+    return np.clip(BRIEF_S * each * rate, LEAST_NATS, ALIKE * LEAST_NATS)
 
 
 def _moved(old: F64, new: F64, weight: F64) -> F64:

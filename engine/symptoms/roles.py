@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 
 from skewscope.engine.model.finding import ROLES
+from skewscope.engine.model.parameters import BRIEF_S, STEP_S
 from skewscope.kb.model import Signal
 from skewscope.rules.entity_kinds import kind_of
 
 LARGE_FLEET_NODES = 1000
-"""Of a fleet with more nodes, only signals that rules read as well are judged: others would cost memory per series."""
+"""computing: of a fleet with more nodes, only signals that rules read as well are judged; others would cost memory per
+series."""
 DISTINCT_ROLES = frozenset({"time-per-work", "wait", "latency", "spread"})
 """Measured once per unit of work: a poll that repeats the value is no new measurement."""
 PAST_ROLES = frozenset(
@@ -27,21 +29,14 @@ PAST_ROLES = frozenset(
 )
 FOLLOWING_ROLES = frozenset({"pressure", "queue", "utilisation"})
 """What rises and falls with the load: when it returns to a level that was usual, nothing is wrong."""
-MIN_RUN_S = {"time-per-work": 3.0, "capacity": 10.0, "wait": 10.0, "latency": 10.0}
-"""Seconds that a shift must last, by role; that of latencies was set on the recording in tests/lab/gpu_serving."""
-OTHER_MIN_RUN_S = 30.0
-"""Of roles that follow the load: a burst of requests is shorter."""
 UNCOMPARED_ROLES = frozenset({"share", "progress", "errors", "state"})
 """Roles of which members are compared in other ways than by their values."""
-LEAST_SERVING_SHIFT = 0.5
-"""The steps of a replica become longer with its batches, up to this share: in simulated traffic surges by an eighth,
-hence judgement."""
-MIN_SILENCE_S = 60.0
-"""An exporter that restarts is silent for less (judgement; the rule for blackouts waits for about as long)."""
 STEP_SIGNAL = "step.duration"
 """Comes once a step, of a whole group."""
 PART_SIGNAL = "step.compute_time"
 """What a member does of it."""
+MIN_RUN_S = {"time-per-work": STEP_S, "capacity": BRIEF_S, "wait": BRIEF_S, "latency": BRIEF_S}
+"""Seconds that a shift must last, by role; of others, which follow the load, as long as a burst of requests."""
 LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
 """Where requests are served, these count only while some are: an idle replica turns slowly."""
 POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})

@@ -1,7 +1,7 @@
 """What the judgement of single series reads: the state of all series, new samples, and means of histograms.
 
 A histogram is judged by the mean of its newest observations. A mean of few observations says little, since single
-requests differ by orders of magnitude: one is taken once at least `MIN_OBSERVATIONS` are new, and never of those before
+requests differ by orders of magnitude: one is taken once at least `MANY` are new, and never of those before
 the first sample.
 """
 
@@ -12,14 +12,13 @@ from typing import Protocol
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.model.parameters import MANY
 from skewscope.engine.model.tick import NewSamples
 from skewscope.kb.model import Signal
 
 HISTOGRAM = "histogram"
 SUM, COUNT = "sum", "count"
 """Parts of a histogram, as selectors name them."""
-MIN_OBSERVATIONS = 8
-"""New observations of which a mean is taken: it then varies by a third of what single ones do (judgement)."""
 
 
 class EntityNames(Protocol):
@@ -169,7 +168,7 @@ class HistogramMeans:
         first = np.isnan(self.count_before[some])
         self.sum_before[some[first]], self.count_before[some[first]] = sums[first], counts[first]
         observed = counts - self.count_before[some]
-        enough = observed >= MIN_OBSERVATIONS
+        enough = observed >= MANY
         means = (sums - self.sum_before[some])[enough] / observed[enough]
         some, sums, counts, times = some[enough], sums[enough], counts[enough], times[enough]
         self.sum_before[some], self.count_before[some] = sums, counts

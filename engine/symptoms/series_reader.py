@@ -10,20 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, widen
+from skewscope.engine.model.parameters import ALIKE, NEGLIGIBLE, TAIL, TENFOLD
 from skewscope.engine.model.tick import NewSamples, Tick
 from skewscope.engine.model.transfer import copy_fields, copy_items
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.roles import LEAST_SERVING_SHIFT, POOLED_ROLES
+from skewscope.engine.symptoms.roles import POOLED_ROLES
 from skewscope.engine.symptoms.samples import split_rounds
 from skewscope.engine.symptoms.series_detector import CellPlaces
 from skewscope.engine.symptoms.unsettled_pools import UnsettledPools
-
-COMPARABLE_LOADS = 4.0
-"""A replica with more than so many times the load of another one of its pool is slower for that alone, as while that
-one is drained (judgement, set on simulated fleets); by up to LEAST_SERVING_SHIFT."""
-FEW_DIGITS, SAME_DIGITS = 2, 1e-3
-"""Durations of so few decimal digits, up to a thousandth of the last one, are rounded: equal ones in a row are as many
-steps. Others that are equal are one that is repeated."""
 
 
 class SeriesReader:
@@ -131,13 +125,13 @@ class SeriesReader:
         pool = self._load_pool[at]
         least, quickest = np.full((2, int(pool.max(initial=-1)) + 1), np.inf)
         np.fmin.at(least, pool, load)
-        busy = load > COMPARABLE_LOADS * least[pool]
+        busy = load > TAIL * least[pool]
         if not busy.any():
             return usable
         np.fmin.at(quickest, pool[~busy], usable[at[~busy]])
         # It becomes as quick as the others at most: they are no slower for its load.
         slow, found = at[busy], usable.copy()
-        found[slow] = np.fmax(usable[slow] / (1 + LEAST_SERVING_SHIFT), np.fmin(usable[slow], quickest[pool[busy]]))
+        found[slow] = np.fmax(usable[slow] / ALIKE, np.fmin(usable[slow], quickest[pool[busy]]))
         return found
 
     def _update_floors(self) -> None:
@@ -181,8 +175,8 @@ class SeriesReader:
 
 
 def has_few_digits(values: F64) -> Mask:
-    """Returns [value] whether it is a decimal number of at most `FEW_DIGITS` digits, such as 1.2 or 0.14."""
+    """Returns [value] whether it is a decimal number of at most `2` digits, such as 1.2 or 0.14."""
     with np.errstate(all="ignore"):
-        unit = 10.0 ** (np.floor(np.log10(np.abs(values))) - (FEW_DIGITS - 1))
-        found: Mask = np.abs(values / unit - np.rint(values / unit)) < SAME_DIGITS
+        unit = TENFOLD ** (np.floor(np.log10(np.abs(values))) - (2 - 1))
+        found: Mask = np.abs(values / unit - np.rint(values / unit)) < NEGLIGIBLE
     return found

@@ -15,26 +15,17 @@ from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.arrays import Index, Mask, sort_unique
 from skewscope.engine.model.finding import PAST, SILENT, Finding
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.parameters import ALIKE, LEARNING_RATE, MAJORITY, MIN_PAST, MISSED, RESTART_S, TAIL
 from skewscope.engine.model.tick import NewSamples, Tick
 from skewscope.engine.model.transfer import copy_items, match_places
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.pauses import MIN_INTERVALS
-from skewscope.engine.symptoms.roles import MIN_SILENCE_S
 from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 
 CLOCKED = frozenset({"cc", "dpu", "gpu", "hft", "host", "pcie", "port", "prio", "rdma", "vport"})
 """What exporters sample by the clock, by how the ids of its signals begin."""
 PLACE_KINDS = frozenset({"gpu", "node", "port"})
-MISSED_INTERVALS = 5.0
-"""A place is silent when nothing has come for so many of its usual intervals..."""
-LONGEST_TIMES = 1.5
-"""...for so many times the longest one so far, and for `MIN_SILENCE_S`."""
-LEARNING_RATE = 0.2
-MIN_LIVE_NODES = 3
-"""Nodes that are still heard of where all of a node falls silent: of two, one may just have been recorded for longer
-(judgement; set on recordings of pairs of nodes)."""
 MOST_SIGNALS = 4
-"""Signals that are told of a silent place."""
+"""judgement: signals that are reported of a silent place."""
 
 
 class Silences(SeriesDetector):
@@ -113,8 +104,8 @@ class Silences(SeriesDetector):
             return
         t = tick.t
         self._hear(tick.new)
-        limit = np.fmax(np.fmax(MISSED_INTERVALS * self._usual, LONGEST_TIMES * self._longest), MIN_SILENCE_S)
-        known = self._count >= MIN_INTERVALS
+        limit = np.fmax(np.fmax(MISSED * self._usual, ALIKE * self._longest), RESTART_S)
+        known = self._count >= MIN_PAST
         with np.errstate(invalid="ignore"):
             quiet = known & (t - self._newest > limit)
         if not quiet.any():
@@ -135,7 +126,7 @@ class Silences(SeriesDetector):
         beside = np.bincount(self._node, weights=live, minlength=len(self._node_families))[self._node] > 0
         nodes = sort_unique(self._node[live])
         counts = np.bincount(self._node_families[nodes], minlength=len(self._families))
-        enough: Mask = counts[self._family] >= MIN_LIVE_NODES
+        enough: Mask = counts[self._family] >= MAJORITY
         return beside | enough
 
     def _hear(self, new: NewSamples) -> None:
@@ -151,7 +142,7 @@ class Silences(SeriesDetector):
         # The silence that was told is none of its intervals.
         at, interval = at[~self.silent[at]], interval[~self.silent[at]]
         old = self._usual[at]
-        learned = old + LEARNING_RATE * (np.minimum(interval, 4 * old) - old)
+        learned = old + LEARNING_RATE * (np.minimum(interval, TAIL * old) - old)
         self._usual[at] = np.where(np.isnan(old), interval, learned)
         self._longest[at] = np.maximum(self._longest[at], interval)
         self._count[at] += 1
@@ -185,7 +176,7 @@ class Silences(SeriesDetector):
         """Returns the nodes of which several places are known and all are silent, by exporter."""
         found: dict[tuple[str, Entity], list[bool]] = {}
         for (name, place), silent, count in zip(keys, self.silent.tolist(), self._count.tolist(), strict=True):
-            if place.kind != "node" and count >= MIN_INTERVALS:
+            if place.kind != "node" and count >= MIN_PAST:
                 found.setdefault((name, Entity("node", self._node_of(place))), []).append(silent)
         return {key for key, some in found.items() if len(some) > 1 and all(some)}
 

@@ -8,26 +8,12 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.finding import REPEATS, Finding
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.parameters import ALIKE, BURST_S, HALF, LEAST_PART, MAJORITY, NEGLIGIBLE, PAUSE_S, TAIL
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.levels import LevelShifts
-from skewscope.engine.symptoms.repeats import KEPT_SHARE, LEAST_LOST, MIN_REPEATS, REPEAT_S, TAIL
+from skewscope.engine.symptoms.repeats import count_left
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
-
-MIN_PAUSE_S = 0.5
-"""Seconds by which a step takes longer than usual before it counts: collections of garbage take less (judgement)."""
-QUIET_TIMES = 3.0
-"""Times the distance between two long steps for which there were none before: what came as often from the start on, as
-evaluations or rollouts do, is part of the work (judgement)."""
-PAIR_COUNT = 1.7
-"""What is left of a long step and a second one 10 s later; of work that never had any, two are enough..."""
-PAIR_LOST = 0.15
-"""...where they cost such a share of the time between them..."""
-PAIR_TIMES = 1.5
-"""...and the longer one takes at most so many times as long as the other one (judgement; in 3,300 hours of recordings
-of others, healthy ones most of them, this reported nothing that three would not)."""
-SAME_TIME_S = 1e-3
-"""Times that differ by less are the same."""
 
 
 class RepeatedStalls(SeriesDetector):
@@ -74,13 +60,13 @@ class RepeatedStalls(SeriesDetector):
         cells = self.at[at]
         self._first[at] = np.fmin(self._first[at], time)
         usual = shifts.median[cells]
-        is_long = (value > TAIL * usual) & (value - usual >= MIN_PAUSE_S) & (shifts.shift[cells] == 0)
+        is_long = (value > TAIL * usual) & (value - usual >= PAUSE_S) & (shifts.shift[cells] == 0)
         begins = is_long & ~self._was_long[at]
         self._was_long[at] = is_long
-        kept = nan_to_zero(np.exp((self._time[at] - time) / REPEAT_S))
+        kept = nan_to_zero(np.exp((self._time[at] - time) / BURST_S))
         self._count[at] = kept * nan_to_zero(self._count[at]) + begins
         self._time[at] = time
-        self._is_found[at] &= self._count[at] >= KEPT_SHARE * MIN_REPEATS
+        self._is_found[at] &= self._count[at] >= HALF * count_left(MAJORITY)
         if begins.any():
             self._note(at[begins], value[begins], time[begins], usual[begins])
 
@@ -97,11 +83,11 @@ class RepeatedStalls(SeriesDetector):
         passed, count = time - self._since[at], self._count[at]
         with np.errstate(all="ignore"):
             share = self._lost[at] * (1 - 1 / count) / passed
-            is_new = self._quiet[at] >= QUIET_TIMES * passed / (count - 1)
-        is_like_last = np.maximum(value, earlier) <= PAIR_TIMES * np.minimum(value, earlier)
-        is_only = self._since[at] - self._quiet[at] <= self._first[at] + SAME_TIME_S
-        is_costly_pair = is_only & (count >= PAIR_COUNT) & (share >= PAIR_LOST) & is_like_last
-        is_often = (count >= MIN_REPEATS) & (share >= LEAST_LOST)
+            is_new = self._quiet[at] >= MAJORITY * passed / (count - 1)
+        is_like_last = np.maximum(value, earlier) <= ALIKE * np.minimum(value, earlier)
+        is_only = self._since[at] - self._quiet[at] <= self._first[at] + NEGLIGIBLE
+        is_costly_pair = is_only & (count >= count_left(2)) & (share >= MAJORITY * LEAST_PART) & is_like_last
+        is_often = (count >= count_left(MAJORITY)) & (share >= LEAST_PART)
         self._is_found[at] |= (is_often | is_costly_pair) & is_new
 
     def find(self) -> Iterator[Finding]:

@@ -8,18 +8,10 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.finding import PAST, REPEATS, SILENT_SYMPTOM, Finding
+from skewscope.engine.model.parameters import EPISODE_S, MAJORITY, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.roles import MIN_SILENCE_S
 from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
-
-MIN_BAD_SAMPLES = 2
-MIN_SIBLINGS = 3
-"""Good ones beside the only bad one of its kind at a node, from which on it is no unused one (judgement)."""
-FLAPS = 4
-"""Changes of a state..."""
-FLAP_S = 300.0
-"""...within this time that are flapping."""
 
 
 class StateChanges(SeriesDetector):
@@ -59,7 +51,8 @@ class StateChanges(SeriesDetector):
         at, value, time = self.select(tick.new)
         if not len(at):
             return
-        bits = np.where((value >= 0) & (value < 2.0**62), value, 0.0).astype(np.int64) & ~self._nominal[at].astype(int)
+        masks = np.where((value >= 0) & (value < np.iinfo(np.int64).max), value, 0.0).astype(np.int64)
+        bits = masks & ~self._nominal[at].astype(int)
         bad = np.where(self._bits[at], bits != 0, value != self._nominal[at])
         good = ~bad
         was_bad = self._bad_count[at] > 0
@@ -70,7 +63,7 @@ class StateChanges(SeriesDetector):
         self._bad_count[at] = np.where(counts, self._bad_count[at] + 1, 0)
         self._value[at] = value
         for n, when in zip(at[begins].tolist(), time[begins].tolist(), strict=True):
-            self._changes[n] = [*self._changes.get(n, ()), when][-FLAPS:]
+            self._changes[n] = [*self._changes.get(n, ()), when][-RUN:]
 
     def end(self) -> None:
         """Ends the data: what was bad from its first sample on counts, if that is not how an unused one looks.
@@ -83,7 +76,7 @@ class StateChanges(SeriesDetector):
         reasons = self._bits & ((values & ~self._nominal.astype(np.int64)) != 0)
         begun = self._begins & ~self._bits & (self._value != self._nominal)
         for n in np.flatnonzero(never_good & (reasons | begun | self._has_good_siblings())).tolist():
-            self._bad_count[n] = max(self._bad_count[n], MIN_BAD_SAMPLES)
+            self._bad_count[n] = max(self._bad_count[n], 2)
             self._since[n] = self.cells.time[self.at[n]] if np.isnan(self._since[n]) else self._since[n]
 
     def _has_good_siblings(self) -> Mask:
@@ -95,21 +88,21 @@ class StateChanges(SeriesDetector):
             Counter(name for name, is_good in zip(names, self._was_good.tolist(), strict=True) if is_good),
             Counter(names),
         )
-        return np.array([good[name] >= MIN_SIBLINGS and good[name] + 1 >= all_[name] for name in names], bool)
+        return np.array([good[name] >= MAJORITY and good[name] + 1 >= all_[name] for name in names], bool)
 
     def find(self) -> Iterator[Finding]:
         """Yields the states that are bad now, and those that go back and forth."""
-        for n in np.flatnonzero(self._bad_count >= MIN_BAD_SAMPLES).tolist():
+        for n in np.flatnonzero(self._bad_count >= 2).tolist():
             judged = self.cells.judgement(int(self.at[n]))
-            if judged.symptom == SILENT_SYMPTOM and self.cells.time[self.at[n]] - self._since[n] < MIN_SILENCE_S:
+            if judged.symptom == SILENT_SYMPTOM and self.cells.time[self.at[n]] - self._since[n] < RESTART_S:
                 continue
             yield self._finding(n, PAST, float(self._since[n]), float(self._value[n]))
         for n, changes in sorted(self._changes.items()):
             newest = self.cells.time[self.at[n]]
-            recent = [when for when in changes if newest - when <= FLAP_S]
+            recent = [when for when in changes if newest - when <= EPISODE_S]
             if not recent:
                 del self._changes[n]
-            elif len(recent) >= FLAPS // 2 + 1:
+            elif len(recent) >= RUN // 2 + 1:
                 yield self._finding(n, REPEATS, recent[0], float(len(recent)))
 
     def _finding(self, n: int, form: str, since: float, value: float) -> Finding:

@@ -19,6 +19,8 @@ def summarise(finding: Finding, symptom: Symptom | None, entity: str) -> str:
     if finding.pattern == EVENT and symptom and EVENT not in symptom.roles:
         # The symptom's title is made for numbers; the message says more.
         return f"{finding.message}." if entity in finding.message else f"{entity}: {finding.message}."
+    if finding.reasons:
+        return f"{finding.what.name} of {entity} since {_clock(finding.since)}: {finding.reasons}."
     text = _describe_limit(finding, entity) if finding.pattern in (LIMIT, TOTAL) else _fill(finding, symptom, entity)
     text = text.replace(" ,", ",").replace(" .", ".").replace(" :", ":")
     if finding.pattern == EVENT and finding.message:
@@ -42,6 +44,7 @@ def _fill(finding: Finding, symptom: Symptom | None, entity: str) -> str:
         before_quantity=_quantity(finding, finding.reference),
         after_quantity=_quantity(finding, finding.value),
         since=_clock(finding.since),
+        compared=finding.comparison,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, sort_unique
 from skewscope.engine.model.finding import SHARES, Finding
+from skewscope.engine.model.parameters import BURST_S, HALF, LEAST_PART, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import copy_items, match_places
@@ -15,20 +16,8 @@ from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.levels import LevelShifts
 from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
 
-SMOOTHING_S = 30.0
-"""Time constant of the rates whose shares are compared: one flow for a moment is no share."""
-MIN_UNEVEN_S = 60.0
-"""Shares must be unequal for so long: the placement of new flows evens out by itself."""
-MIN_RENEWALS = 4
-"""...and for so many renewals of the counters."""
-CARRIES = 0.02
-"""A link is in use that carries, or carried in its past, this part of what the busiest one does."""
-LEAST_LOAD = 0.1
-"""Judgement: a link that is used less than this delays nothing, whatever its share."""
 UNKNOWN_SPEED = 1.25e9
-"""Bytes per second of a port that does not state its speed: 10 Gbit/s."""
-BACK = 0.5
-"""Shares are even again when limits times this hold."""
+"""judgement: bytes per second of a port that does not state its speed, 10 Gbit/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +112,7 @@ class UnevenLinks(SeriesDetector):
             len(links), widest
         )
         speeds = [links.speed or UNKNOWN_SPEED for _, links in self._numbers]
-        self._least = LEAST_LOAD * np.array(speeds)
+        self._least = (2 * LEAST_PART) * np.array(speeds)
         more = len(self._numbers) - len(self._since)
         self._since = np.concatenate((self._since, np.full(more, np.nan)))
         self._busiest = np.concatenate((self._busiest, np.full(more, -1, np.intp)))
@@ -149,7 +138,7 @@ class UnevenLinks(SeriesDetector):
         if not len(at):
             return
         passed = time - self._time[at]
-        weight = np.where(np.isnan(self._mean[at]), 1.0, 1 - np.exp(-passed / SMOOTHING_S))
+        weight = np.where(np.isnan(self._mean[at]), 1.0, 1 - np.exp(-passed / BURST_S))
         self._mean[at] = np.where(np.isnan(self._mean[at]), 0.0, self._mean[at]) * (1 - weight) + weight * rate
         self._time[at] = time
         now = np.where(np.isin(self.at, self._idle_cells()), np.nan, self.cells.value[self.at])
@@ -161,8 +150,8 @@ class UnevenLinks(SeriesDetector):
         members = self._members[some]
         rate, smooth, usual = (np.append(values, np.nan)[members] for values in (now, mean, past))
         peak = np.where(np.isnan(rate), 0.0, smooth).max(axis=1)
-        carries = rate >= CARRIES * peak[:, None]
-        used = (carries | (usual >= CARRIES * peak[:, None])) & ~np.isnan(smooth)
+        carries = rate >= LEAST_PART * peak[:, None]
+        used = (carries | (usual >= LEAST_PART * peak[:, None])) & ~np.isnan(smooth)
         links = used.sum(axis=1)
         share = np.where(used, smooth, 0.0)
         mean_share = share.sum(axis=1) / links
@@ -170,17 +159,17 @@ class UnevenLinks(SeriesDetector):
         variation = (apart**2).sum(axis=1) / links / mean_share**2
         limit = (links - 1) / links
         told = self._busiest[some] >= 0
-        limit[told] *= BACK
+        limit[told] *= HALF
         # Of two links one that carries nothing has lost its traffic or waits to take over.
         there = (carries.sum(axis=1) >= 2) | (links > 2)
-        uneven = there & (variation >= limit) & (peak >= np.where(told, BACK, 1.0) * self._least[some])
+        uneven = there & (variation >= limit) & (peak >= np.where(told, HALF, 1.0) * self._least[some])
         newest = np.fmax.reduce(np.append(self._time, np.nan)[members], axis=1)
         first = uneven & np.isnan(self._since[some])
         self._since[some[first]] = newest[first]
         self._since[some[~uneven]] = np.nan
         self._busiest[some[~uneven]] = -1
         renewal = np.fmax.reduce(np.append(self.cells.renewal[self.at], np.nan)[members], axis=1)
-        long = uneven & ~told & (newest - self._since[some] >= np.fmax(MIN_UNEVEN_S, MIN_RENEWALS * renewal))
+        long = uneven & ~told & (newest - self._since[some] >= np.fmax(RESTART_S, RUN * renewal))
         self._busiest[some[long]] = self.at[members[long, share[long].argmax(axis=1)]]
         self._median[some[uneven]] = np.nanmedian(np.where(used, smooth, np.nan)[uneven], axis=1)
 

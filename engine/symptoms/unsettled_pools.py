@@ -6,14 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from skewscope.engine.model.arrays import Index, Mask
+from skewscope.engine.model.parameters import EPISODE_S, RESTART_S
 from skewscope.engine.model.transfer import copy_items, match_places
 from skewscope.engine.symptoms.cells import JudgedCells
-
-SETTLE_S = 60.0
-"""Seconds until a replica that returns has its load."""
-CHANGE_S = 300.0
-"""Seconds for which a pool counts as changing after one of its replicas came or went: so long does Kubernetes wait by
-default before it scales down again (stabilizationWindowSeconds), and longer than caches take to warm up."""
 
 
 @dataclass(slots=True)
@@ -71,7 +66,7 @@ class UnsettledPools:
         silent = np.isnan(state.fresh_values(self._engine)) & ~np.isnan(state.times[self._engine])
         out[self._engine_pool[silent]] = True
         self._out_at[out] = t
-        self.unsettled = t - self._out_at < SETTLE_S
+        self.unsettled = t - self._out_at < RESTART_S
         self._find_changes(t)
 
     def _find_changes(self, t: float) -> None:
@@ -80,18 +75,21 @@ class UnsettledPools:
         fresh = ~np.isnan(self.cells.state.fresh_values(self._engine))
         now = np.bincount(self._engine_pool[fresh], minlength=len(self.size)).astype(float)
         self._begun_at[np.isnan(self._begun_at) & (now > 0)] = t
-        settled = t - self._begun_at > SETTLE_S
+        settled = t - self._begun_at > RESTART_S
         for number in np.flatnonzero(settled & (now != self._reporting)).tolist():
             change = self._changes.get(number)
-            if change is None or t - change.newest >= CHANGE_S:
+            if change is None or t - change.newest >= EPISODE_S:
                 name, before = self.cells.topology.pools[number].name, float(self._reporting[number])
                 change = self._changes[number] = PoolChange(name, t, t, before, before)
             change.newest, change.after = t, float(now[number])
         self._reporting = now
 
     def recent_changes(self) -> Sequence[PoolChange]:
-        """Returns the changes of pools that are still changing, in the order of pools."""
-        return [one for _, one in sorted(self._changes.items()) if self._t - one.newest < CHANGE_S]
+        """Returns the changes of pools that are still changing, in the order of pools.
+
+        Kubernetes waits for EPISODE_S by default before it scales down again (stabilizationWindowSeconds).
+        """
+        return [one for _, one in sorted(self._changes.items()) if self._t - one.newest < EPISODE_S]
 
     def take_over(self, before: "UnsettledPools") -> None:
         """Goes on with what another one learned of the pools that both have."""

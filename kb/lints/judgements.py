@@ -13,7 +13,7 @@ NEVER_BY_THE_PAST = frozenset(("share", "workload"))
 """Roles that follow the load: their own past says nothing."""
 BUNDLED_ENTITIES = frozenset(("port", "rdma_port", "priority", "link", "representor", "function"))
 """Entities that may belong to a bundle of parallel links."""
-TITLE_FIELDS = frozenset(("entity", "signal", "ratio", "before", "after", "unit", "since"))
+TITLE_FIELDS = frozenset(("entity", "signal", "ratio", "before", "after", "unit", "since", "compared"))
 FIELDS_OF_THE_BAD = (
     *("against", "least", "floor", "nominal", "given", "part_of", "least_part", "share_of", "most_share"),
     *("reciprocal_of", "symptom"),
