@@ -13,7 +13,7 @@ from skewscope.engine.model.topology import Group
 from skewscope.kb.problems import InputError, Problem
 from skewscope.tui.console.app import Console, ConsoleOptions
 from skewscope.tui.console.console_screen import TextDialog
-from skewscope.tui.console.keymap import KEYS
+from skewscope.tui.console.keymap import BRIEF_LINES, KEYS
 from skewscope.tui.console.operator_log import OperatorLog, read_log
 from skewscope.tui.render.detail import DisplayNames
 from tests.tui.consoles import run, screen_text, shown
@@ -187,7 +187,7 @@ def test_signals_are_sorted_filtered_and_their_columns_chosen():
         assert [table.signals.series_index.series[r].entity for r in table.row_order] == ["n7/ew"]
         await pilot.press("escape", "less_than_sign")
         assert table.sort_column != "deviation"
-        await pilot.press("r", "c", "a")
+        await pilot.press("r", "C", "a")
         assert table.hidden_columns
         await pilot.press("escape")
 
@@ -317,7 +317,9 @@ def test_while_it_reads_the_screen_lives_and_leaving_stops_the_reading():
 @pytest.mark.slow
 def test_help_lists_the_keys_of_its_screen():
     text = shown((120, 70), ["question_mark"])
-    assert all(key.description in text for key in KEYS if not key.screens or "diagnoses" in key.screens)
+    here = [key for key in KEYS if not key.screens or "diagnoses" in key.screens]
+    assert all(key.description in text for key in here if key.group in ("Act", "Look"))
+    assert not [key.id for key in KEYS if key.group not in ("Act", "Look") and f"{{{key.id}}}" not in str(BRIEF_LINES)]
 
 
 def test_a_key_without_effect_shows_a_message():
@@ -405,13 +407,14 @@ def test_the_mouse_chooses_sorts_scrolls_and_shows_screens():
 
 def test_a_thousand_incidents_are_ranked_and_filtered_quickly():
     async def flow(app, pilot):
-        assert page(app).count == 1000
-        await pilot.press("slash", *"node:n999", "enter")
-        assert page(app).count == 1
-        await pilot.press("escape", "f", "f")
+        # So many are a storm, which is folded by condition until a key says otherwise.
         assert page(app).count == 1
         assert page(app).rows[0].folded == 999
         await pilot.press("f")
+        assert page(app).count == 1000
+        await pilot.press("slash", *"node:n999", "enter")
+        assert page(app).count == 1
+        await pilot.press("escape")
         assert page(app).count == 1000
 
     run(flow, film(many()))

@@ -63,11 +63,11 @@ class DiagnosesModel(ScreenModel):
         self.rows: list[incident_table.IncidentRow] = []
         self.expressions = False
         self.fold_level = 0
+        """Index of FOLD_MESSAGES."""
         self.is_fold_chosen = False
         """Whether the user chose how rows are folded; until then a storm is folded by condition."""
         self.storm: Storm | None = None
         """The open incidents by cause, where they are many."""
-        """Index of FOLD_MESSAGES."""
         self.incidents: tuple[Incident, ...] = ()
         self.triage_states: Mapping[str, TriageState] = {}
         self.cell_formatter = incident_table.IncidentCellFormatter(state.names, 0.0, {})
