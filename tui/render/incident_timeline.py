@@ -149,7 +149,9 @@ def timeline_svg(timeline: IncidentTimeline, link: str = "#") -> str:
         return ""
     height = SVG_LANE * timeline.lanes + 16
     names = "; ".join(entry.label for entry in timeline.lengths)
-    head = f"<svg viewBox='0 0 {SVG_WIDTH} {height}' role='img' aria-label='{_text(f'incidents over time: {names}')}'>"
+    head = (
+        f"<svg viewBox='0 0 {SVG_WIDTH} {height}' role='group' aria-label='{_text(f'incidents over time: {names}')}'>"
+    )
     bars = "".join(_length_svg(entry, link) for entry in timeline.lengths)
     ends = (
         f"<text x='0' y='{height - 3}'>{units.format_time(timeline.begin)}</text>"

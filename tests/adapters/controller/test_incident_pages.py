@@ -15,11 +15,15 @@ from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.incident_pages import IncidentPageData
 from skewscope.adapters.controller.protocol import CONNECTION_KEY
 from skewscope.adapters.controller.server import ControllerApp
+from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.html_report import HtmlReportData, render_html
 from skewscope.tui.render.incident_pages import HtmlPages
 from tests.adapters.controller.clocks import FakeClock
 from tests.adapters.controller.processes import TOKENS
 from tests.adapters.controller.test_access import revoke, settings  # noqa: F401 - a fixture
 from tests.adapters.notify.incidents import fleet, incident, over, symptom
+from tests.tui import samples
+from tests.tui.samples import INCIDENTS, film
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ONE, OTHER = incident(1, name="n1"), symptom(2, name="n2")
@@ -69,7 +73,9 @@ def play(settings, test, pages=HtmlPages()):  # noqa: B008, F811
         controller = Controller(settings, FakeClock(1_700_000_000.0))
         await controller.start()
         app = ControllerApp(controller, pages)
-        shot = SimpleNamespace(time=1_700_000_000.0, incidents=(ONE, OTHER), missing=("No packets.",), silenced={})
+        shot = SimpleNamespace(
+            time=1_700_000_000.0, incidents=(ONE, OTHER), missing=("No packets.",), silenced={}, acknowledged={}
+        )
         controller.last_result = SimpleNamespace(snapshot=shot, store_ok=False)
         try:
             async with asyncio.timeout(20):
@@ -227,6 +233,9 @@ def test_axe_finds_no_problem_and_nothing_scrolls_sideways(scheme, size, tmp_pat
         "incident": HtmlPages().render_incident("i-1", data),
         "symptom": HtmlPages().render_incident("i-2", data),
         "overview": HtmlPages().render_overview(data),
+        "report": render_html(
+            HtmlReportData("tp", film().snapshot(99), DisplayNames(samples.catalogue(), INCIDENTS), (), "Watched", ())
+        ),
         "login": incident_pages.login_page(401, "/", "Refused.").body.decode(),
     }
     with api.sync_playwright() as playwright:
