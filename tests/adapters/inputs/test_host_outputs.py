@@ -63,6 +63,12 @@ SAR = (
 )
 
 
+DISK = "Smart Log for NVME device:nvme2 namespace-id:ffffffff\ncritical_warning\t\t: {}\n"
+HEAT = "coretemp-isa-0000\nAdapter: ISA adapter\nPackage id 0:  +101.0°C  (high = +84.0°C, crit = +100.0°C){}\n"
+QUEUE = (
+    "Fri Nov 20 10:00:{0}0 UTC 2026\nqdisc mq 0: dev eth0 root\n"
+    " Sent {0}000000 bytes {0}000 pkt (dropped {1}, overlimits 0 requeues 12)\n"
+)
 LINKS = "|  NvLink Link Status  |\nGPUs:\n    gpuId 0:\n        U U U U\n    gpuId 1:\n        U {} U U\n"
 ALARM = "# ethtool -m eth7\n\tLaser rx power low alarm    (Channel 2)   : {}\n"
 CARDS = (
@@ -117,6 +123,12 @@ def adapters_of_efa(again):
         pytest.param(CARDS.format("66.0"), TOO_LITTLE, id="a cool one"),
         pytest.param(adapters_of_efa(200000), {"packet-loss a/rdmap19s27"}, id="packets that an adapter sends again"),
         pytest.param(adapters_of_efa(2), TOO_LITTLE, id="a few of them"),
+        pytest.param(DISK.format("0x4"), {"reported-event a"}, id="a disk that fails"),
+        pytest.param(DISK.format("0"), TOO_LITTLE, id="a sound one"),
+        pytest.param(HEAT.format("  ALARM (CRIT)"), {"reported-event a"}, id="a processor that is too hot"),
+        pytest.param(HEAT.format(""), TOO_LITTLE, id="one that is not"),
+        pytest.param("".join(QUEUE.format(n, 41 * n) for n in (1, 2)), {"packet-loss a/eth0"}, id="a queue that drops"),
+        pytest.param("".join(QUEUE.format(n, 41) for n in (1, 2)), TOO_LITTLE, id="one that does not"),
         pytest.param(NFS.format(31), TOO_LITTLE, id="a few of them"),
         pytest.param("".join(SAR.format(n, "4000.00") for n in range(9)), {"packet-loss n1"}, id="sar of a lossy host"),
         pytest.param("".join(SAR.format(n, "4.00") for n in range(9)), TOO_LITTLE, id="of a sound one"),
