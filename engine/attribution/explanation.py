@@ -231,6 +231,11 @@ class Explainer:
         candidate = AttributionCandidate(one.id, one.condition, _entities_of(one), one.since, 0.0)
         return locate_candidate(candidate, self.locality)
 
+    @property
+    def late_s(self) -> float:
+        """Seconds by which what a root left may be seen after its end, where samples are further apart than windows."""
+        return self.explain_s if self.explain_s > self.timing.explain_s else 0.0
+
     def linger_s(self, root: IncidentState) -> float:
         """Returns for how many seconds a root that resolves keeps what it explains.
 
@@ -249,7 +254,7 @@ class Explainer:
             if explanation is None or incident.resolved_at is not None or incident.merged_into:
                 continue
             root = states.get(explanation.id)
-            if root is None or root.resolved_at is None or incident.since > root.resolved_at + self.explain_s:
+            if root is None or root.resolved_at is None or incident.since > root.resolved_at + self.late_s:
                 continue
             if _is_part_of(root, incident, states):
                 continue
