@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from skewscope.adapters.runtime.tasks import start_thread
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import InputError, Problem
 from skewscope.kb.search import search_index
@@ -151,9 +152,16 @@ def _run_reported(command: list[str], environment: Mapping[str, str], report: Pr
         process = subprocess.Popen(  # noqa: S603 - our own interpreter on our own files
             command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace"
         )
-        watch = threading.Timer(BUILD_TIMEOUT_S, process.kill)
-        watch.daemon = True
-        watch.start()
+        late = threading.Event()
+
+        def stop_late() -> None:
+            try:
+                process.wait(BUILD_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                late.set()
+                process.kill()
+
+        start_thread("site-build", stop_late)
         try:
             for written in process.stdout or ():
                 if found := STAGE_LINE.match(written):
@@ -161,12 +169,9 @@ def _run_reported(command: list[str], environment: Mapping[str, str], report: Pr
                     report(found[1], begin + size * int(found[2]) / 100)
             code = process.wait()
         finally:
-            is_late = not watch.is_alive()
-            watch.cancel()
             process.kill()
-        if code and is_late:
-            late = f"no result after {BUILD_TIMEOUT_S:g} s"
-            raise InputError([Problem("site", 0, "", late, "a finished build")])
+        if late.is_set():
+            raise InputError([Problem("site", 0, "", f"no result after {BUILD_TIMEOUT_S:g} s", "a finished build")])
         errors.seek(0)
         return code, errors.readlines()
 
