@@ -51,12 +51,14 @@ def rank_incidents(
     """Rank incidents: the most urgent root first, then what it explains; snoozed incidents last."""
     snoozed = {id_ for id_, each in (triage_states or {}).items() if each.state == "snoozed"}
     order = sorted(incidents, key=lambda i: (i.id in snoozed, _urgency(i)))
-    known = {i.id for i in order}
+    known, over = {i.id for i in order}, {i.id for i in order if i.state == "resolved"}
     children: dict[str, list[Incident]] = {}
     roots: list[Incident] = []
     for incident in order:
         parent = incident.root_id
-        if parent in known and parent != incident.id:
+        # What lasts longer than its cause needs attention of its own.
+        is_left_over = parent in over and incident.state != "resolved"
+        if parent in known and parent != incident.id and not is_left_over:
             children.setdefault(parent, []).append(incident)
         else:
             roots.append(incident)

@@ -46,7 +46,7 @@ def status_line(status: ConsoleStatus, columns: int) -> Line:
     On narrow screens less important parts are shortened, then dropped.
     """
     counts = [_severity_counts(status.incidents, labels=True), _severity_counts(status.incidents, labels=False)]
-    counts.append(_severity_counts([i for i in status.incidents if i.state != "resolved"], labels=False))
+    counts.append(_severity_counts(status.incidents, labels=False, with_over=False))
     rights = _right_variants(status)
     for head in (_screen_tabs(status.screen, long=True), _screen_tabs(status.screen, long=False)):
         lefts = [(*head, *count, *_scope_spans(status)) for count in counts]
@@ -77,17 +77,20 @@ def _scope_spans(status: ConsoleStatus) -> Line:
     return ((f"  only {status.scope} ", "warn"),) if status.scope else ()
 
 
-def _severity_counts(incidents: Sequence[Incident], *, labels: bool) -> Line:
+def _severity_counts(incidents: Sequence[Incident], *, labels: bool, with_over: bool = True) -> Line:
     """Returns the numbers of roots per severity and of symptoms, as far as there are any."""
     out: list[Span] = []
-    symptoms = sum(_display_severity(i) == SYMPTOM for i in incidents if i.explained_by is None)
+    over = frozenset(i.id for i in incidents if i.state == "resolved")
+    # What lasts longer than its cause counts by itself, as in the list.
+    roots = [i for i in incidents if i.explained_by is None or (i.state != "resolved" and i.root_id in over)]
+    symptoms = sum(_display_severity(i) == SYMPTOM for i in roots)
     for severity in (*reversed(SEVERITIES), "resolved"):
-        found = sum(_display_severity(i) == severity for i in incidents if i.explained_by is None)
+        found = sum(_display_severity(i) == severity for i in roots)
         mark, role = SEVERITY_GLYPHS[severity]
         if severity == "resolved" and symptoms:
             noun = "symptom" if symptoms == 1 else "symptoms"
             out.append((f" {SYMPTOM_GLYPH} {symptoms}{f' {noun} ' if labels else ''}", "warn"))
-        if found:
+        if found and (with_over or severity != "resolved"):
             noun = "over" if severity == "resolved" else severity
             chip = "chip" if role == "crit" else role
             out.append((f" {mark} {found}{f' {noun}' if labels else ''} ", chip))

@@ -119,3 +119,9 @@ def test_equal_incidents_below_different_causes_and_those_that_explain_stay_apar
     effects = [replace(CHILD, id=f"x{n}", explained_by=Explanation(f"c{n}", "caused")) for n in range(2)]
     rows = incident_table.fold_repeats(incident_table.rank_incidents([*causes, *effects]))
     assert len(rows) == 4
+
+
+def test_an_open_incident_is_no_row_below_a_cause_that_is_over():
+    over = replace(ROOT, state="resolved", resolved_at=T0 + 50)
+    rows = incident_table.rank_incidents([over, CHILD])
+    assert [(row.incident.id, row.depth) for row in rows] == [(CHILD.id, 0), (ROOT.id, 0)]

@@ -1,11 +1,13 @@
 """The status line and the replay bar."""
 
+from dataclasses import replace
+
 import pytest
 
 from skewscope.tui.render import status
 from skewscope.tui.render.incident_timeline import IncidentLength
 from skewscope.tui.render.text import line_width, to_plain_text
-from tests.tui.samples import INCIDENTS, T0
+from tests.tui.samples import CHILD, INCIDENTS, ROOT, T0
 
 NOW = T0 + 100
 
@@ -52,3 +54,11 @@ def test_a_click_on_the_bar_means_the_mark_under_it():
     assert status.bar_share(0, 80) == 0
     assert status.bar_share(79, 80) == 1
     assert abs(status.bar_share(12 + 24, 80) - 0.5) < 0.02
+
+
+def test_what_lasts_longer_than_its_cause_is_counted():
+    left = [replace(ROOT, state="resolved", resolved_at=T0 + 50), CHILD]
+    shown = to_plain_text([status.status_line(status.ConsoleStatus(tuple(left), "LIVE", NOW, 0.4, 8, 8), 120)])
+    assert "! 1 warning" in shown
+    narrow = to_plain_text([status.status_line(status.ConsoleStatus(tuple(left), "LIVE", NOW, 0.4, 8, 8), 80)])
+    assert "! 1" in narrow
