@@ -132,6 +132,11 @@ def _strip_noun(unit: str) -> str:
     return _COUNTED_NOUN.sub("", unit)
 
 
+def format_probability(value: float) -> str:
+    """Returns `46 %`; `< 1 %` of a small one, which may have been rounded to zero. Nothing is certain: at most 99 %."""
+    return f"{min(round(100 * value), 99)} %" if value >= 0.005 else "< 1 %"
+
+
 def is_share(signal: str) -> bool:
     """Returns whether a signal without unit is a share, shown in percent."""
     return signal.endswith(("ratio", "share", "active", "idle", "utilisation", "usage")) or "_share_" in signal

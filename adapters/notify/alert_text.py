@@ -15,7 +15,7 @@ from skewscope.engine.model.topology import FLEET, Topology
 from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import join_names
-from skewscope.kb.quantities import format_value
+from skewscope.kb.quantities import format_probability, format_value
 
 SIGNS = {"critical": "✖", "warning": "!", "info": "·"}
 SYMPTOM_SIGN = "~"
@@ -71,7 +71,7 @@ def place_text(one: Incident) -> str:
 def alert_title(one: Incident, context: AlertContext) -> str:
     """Returns sign, condition, place and how sure it is: `✖ Tensor-parallel straggler on n2 (97 %)`."""
     sign = SYMPTOM_SIGN if one.is_symptom else SIGNS[one.severity]
-    note = "cause unknown" if one.is_symptom else f"{round(100 * one.confidence)} %"
+    note = "cause unknown" if one.is_symptom else format_probability(one.confidence)
     return incident_text.shorten(f"{sign} {context.title(one)} ({note})")
 
 

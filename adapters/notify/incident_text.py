@@ -3,7 +3,7 @@
 from skewscope.adapters.mapping import incident_nodes
 from skewscope.engine.model.incident import SYMPTOM, Incident, IncidentEvidence
 from skewscope.engine.model.topology import FLEET, Topology
-from skewscope.kb.quantities import format_value
+from skewscope.kb.quantities import format_probability, format_value
 
 MAX_ITEMS = 8
 MAX_TEXT = 1000
@@ -35,7 +35,7 @@ def seen_text(one: Incident) -> str:
 
 def confidence_text(one: Incident) -> str:
     """Returns how sure an incident is, as the console and reports say it: `94 % sure`."""
-    return f"{round(100 * one.confidence)} % sure"
+    return f"{format_probability(one.confidence)} sure"
 
 
 def otherwise_text(one: Incident) -> str:

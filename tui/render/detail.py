@@ -8,6 +8,7 @@ from skewscope.engine.advice.steps import AdvisedStep, advised_steps
 from skewscope.engine.model.incident import CompetingCondition, Incident, IncidentEvidence
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue, Mitigation
+from skewscope.kb.quantities import format_probability
 from skewscope.tui.render import expression_text, units
 from skewscope.tui.render.command_lines import command_lines
 from skewscope.tui.render.evidence_value import SeriesReading, format_evidence
@@ -111,14 +112,9 @@ def format_place(kind: str, name: str) -> str:
     return name if is_plain else f"{kind} {name}"
 
 
-def format_share(share: float) -> str:
-    """Returns `46 %`, or `< 1 %` of a small one."""
-    return f"{round(100 * share)} %" if share >= 0.005 or share <= 0 else "< 1 %"
-
-
 def format_confidence(incident: Incident) -> str:
     """Returns `94 %`."""
-    return f"{round(100 * incident.confidence)} %"
+    return format_probability(incident.confidence)
 
 
 def format_impact(incident: Incident, names: DisplayNames) -> str:
@@ -252,7 +248,7 @@ def probable_causes(incident: Incident, names: DisplayNames, most: int) -> tuple
     """Returns up to `most` causes of a symptom, one a line, likeliest first, and how many more there are."""
     rows: list[Line] = []
     for n, (id_, probability) in enumerate(incident.likely_causes[:most], 1):
-        likely = "" if probability is None else f"  {format_share(probability)}"
+        likely = "" if probability is None else f"  {format_probability(probability)}"
         where = incident.format_location(id_)
         rows.append(((f"{n} ", "dim"), (names.condition_name(id_), "key"), (f"{where}{likely}", "")))
     more = len(incident.likely_causes) - most
@@ -265,7 +261,7 @@ def probable_causes(incident: Incident, names: DisplayNames, most: int) -> tuple
 
 def _none_text(incident: Incident) -> str:
     """Returns how likely it is that none of the catalogue explains an incident; '' where it was not worked out."""
-    return "" if incident.none is None else f"none of the catalogue  {format_share(incident.none)}"
+    return "" if incident.none is None else f"none of the catalogue  {format_probability(incident.none)}"
 
 
 def _evidence_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
@@ -304,7 +300,7 @@ def _competing_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...
 
 def _competing_line(competing: CompetingCondition, names: DisplayNames, *, with_share: bool) -> Line:
     name, test = names.condition_name(competing.condition), competing.separate_by
-    share = f"  {format_share(competing.confidence)}" if with_share else ""
+    share = f"  {format_probability(competing.confidence)}" if with_share else ""
     return ((name, "key"), (share, "dim"), (f": {test}" if test else "", ""))
 
 

@@ -1,14 +1,24 @@
 """What a piece of evidence measured, by itself. Pure."""
 
+import re
 from dataclasses import dataclass
 
 from skewscope.engine.model.incident import IncidentEvidence
+from skewscope.kb.loader import catalogue
 from skewscope.tui.render import expression_text, units
 
 PAST_RATIOS = frozenset({"drift", "change"})
 """Functions whose value is a relative change against the past."""
 MIN_BITS = 16
-"""A whole number from which on a value without unit is no share: 1,600 %."""
+"""A whole number from which on a value without unit may be a sum of bits: as a share it would be 1,600 %."""
+
+
+SIGNAL = re.compile(r"[a-z]+\.[a-z0-9_]+")
+
+
+def mask_signals() -> frozenset[str]:
+    """Returns the ids of the signals whose values are sums of bits."""
+    return frozenset(name for name, signal in catalogue().signals.items() if signal.type == "bitmask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,8 @@ def format_evidence(item: IncidentEvidence) -> str:
         return f"{units.format_factor(1 + item.value)} normal"
     if item.unit == "1" and measure == "peer_ratio":
         return f"{units.format_factor(item.value)} its peers"
-    # An item that compares shares as well as bits may be decided by bits, such as 64.
+    # An item that compares shares as well as bits may be decided by bits, such as 64: no quantity, and no share.
     is_bits = item.value >= MIN_BITS and item.value == round(item.value)
+    if is_bits and not mask_signals().isdisjoint(SIGNAL.findall(item.expr)):
+        return ""
     return units.format_value(item.value, item.unit, share="percent" in item.expr and not is_bits)

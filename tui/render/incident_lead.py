@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from skewscope.engine.advice.steps import AdvisedStep, advised_steps
 from skewscope.engine.model.incident import CompetingCondition, Incident, IncidentEvidence
 from skewscope.kb.problems import join_names
+from skewscope.kb.quantities import format_probability
 from skewscope.tui.render import units
 from skewscope.tui.render.command_lines import COPY_ROLE
 from skewscope.tui.render.detail import (
@@ -15,7 +16,6 @@ from skewscope.tui.render.detail import (
     cause_lines,
     evidence_value,
     format_name,
-    format_share,
     probable_causes,
     relation_sections,
     summary_lines,
@@ -156,7 +156,7 @@ def alternative_lines(incident: Incident, names: DisplayNames, most: int = MAX_C
 def alternative_line(one: CompetingCondition, incident: Incident, names: DisplayNames) -> Line:
     """Returns an alternative, whether it can be checked here, and the test that tells it from the diagnosis."""
     state = f" ({NO_DATA})" if one.condition in incident.unjudged_conditions else ""
-    share = f" {format_share(one.confidence)}" if incident.none is not None and not state else ""
+    share = f" {format_probability(one.confidence)}" if incident.none is not None and not state else ""
     test = f": {one.separate_by}" if one.separate_by else ""
     return ((names.condition_name(one.condition), "key"), (f"{share}{state}", "dim"), (test, ""))
 
