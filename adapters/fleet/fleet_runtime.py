@@ -20,7 +20,7 @@ from skewscope.engine.engine import NewestSamples, SampleCounts, SignalSeries
 from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.incident import BlastRadius, Incident, IncidentChange
-from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology import GonePlaces, Topology
 from skewscope.engine.model.verdict import NO, UNKNOWN, RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import join_names
@@ -62,6 +62,9 @@ class FleetEngine:
 
     def set_context(self, context: Iterable[ContextFact]) -> None:
         """Does nothing: without targets there is nothing to tell the policies of shards."""
+
+    def retire(self, t: float, gone: GonePlaces) -> None:
+        """Does nothing: a fleet discovers no topology, of which places could end."""
 
     def forget_incidents(self, before: float) -> None:
         """Does nothing: shards forget by themselves."""

@@ -189,7 +189,8 @@ def _tokens(text: str) -> list[str]:
     """Returns the words of a text in small letters, divided at punctuation and where capitals begin."""
     found: list[str] = []
     for token in TOKEN.findall(text):
-        parts = [token] if token.casefold() in UNIT_WORDS else CAMEL.split(token)
+        is_one = token.isupper() or token.casefold() in UNIT_WORDS
+        parts = [token] if is_one else CAMEL.split(token)
         for part in map(str.casefold, parts):
             if found and found[-1] in UNIT_PREFIXES and found[-1] + part in UNIT_WORDS and len(parts) > 1:
                 found[-1] += part

@@ -174,6 +174,9 @@ def test_its_settings_in_comments_are_valid_too(tmp_path, monkeypatch):
     run("config", "new", path)
     text = path.read_text()
     path.write_text(re.sub(r"(?m)^#(?=\w|  )", "", text))
+    (tmp_path / "site").mkdir()
+    line = "version: 1\nmetrics: [{metric: hall_celsius, signal: gpu.temperature, labels: {gpu: '{node}/gpu0'}}]\n"
+    (tmp_path / "site" / "mapping.yaml").write_text(line)
     found = read_at_start(path)
     assert len(found.sources) == 2
     assert [token.name for token in found.tokens] == ["ops", "dashboards"]

@@ -26,13 +26,19 @@ CALLS = {
     "history export": ("RECORDING", "--to", f"to{EVIL}"),
     "history sql": (f"SELECT '{EVIL}'", "--folder", f"no{EVIL}"),
     "history views": ("--folder", f"no{EVIL}"),
+    "history weeks": ("--folder", f"no{EVIL}"),
     "run": ("--config", "skewscope.yaml"),
+    "check": (EVIL, *(at := ("--url", "http://127.0.0.1:9"))),
+    "completion": ("bash",),
     "config check": ("skewscope.yaml",),
+    "config new": (f"no{EVIL}/x.yaml",),
+    "doctor": ("--config", "skewscope.yaml"),
+    "knowledge check": (f"no{EVIL}",),
     "audit verify": (f"no{EVIL}",),
     "audit show": (f"no{EVIL}",),
     "store backup": (f"no{EVIL}", f"to{EVIL}"),
     "config tokens": ("skewscope.yaml", "--to", f"to{EVIL}"),
-    "silence add": ("--rack", EVIL, "--hours", "1", "--comment", "x", *(at := ("--url", "http://127.0.0.1:9"))),
+    "silence add": ("--rack", EVIL, "--hours", "1", "--comment", "x", *at),
     "silence end": (EVIL, *at),
     "silence list": at,
     "silence preview": ("--rack", EVIL, *at),
@@ -66,6 +72,9 @@ CALLS = {
     "compare": ("RECORDING", f"no{EVIL}"),
 }
 WITHOUT_INPUT = {
+    "manual",
+    "mcp",
+    "kb rank",
     "kb claims",
     "kb export",
     "kb graph",
@@ -76,7 +85,7 @@ WITHOUT_INPUT = {
     "keys",
     "formats list",
 }
-"""Commands that print the catalogue alone."""
+"""Commands that print the catalogue or the help alone, or serve."""
 
 
 @pytest.fixture

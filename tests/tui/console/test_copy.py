@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -69,8 +70,9 @@ def test_incidents_are_shared_as_markdown_and_as_a_page(tmp_path):
 
 def test_a_copied_text_is_kept_in_a_file_and_the_message_says_where(tmp_path, monkeypatch):
     monkeypatch.setattr(copy_commands, "deliver", lambda text, folder: deliver(text, folder, {}))
-    copied, shown = pressed("c", options=ConsoleOptions(state_folder=tmp_path))
-    assert (tmp_path / "copied.txt").read_text() == copied
+    monkeypatch.chdir(tmp_path)  # a whole path may be longer than the line
+    copied, shown = pressed("c", options=ConsoleOptions(state_folder=Path("kept")))
+    assert (tmp_path / "kept" / "copied.txt").read_text() == copied
     assert "copied.txt" in shown
 
 
