@@ -60,8 +60,9 @@ def _build_operation(route: "Route") -> dict[str, Any]:
     text = {"schema": {"type": "string"}}
     request = [{"name": name, "in": "path", "required": True, **text} for name in names]
     request += [{"name": name, "in": "query", "description": meaning, **text} for name, meaning in route.query]
+    kinds = {route.content_type, "application/json"} if route.is_page else {route.content_type}
     answers: dict[str, Any] = {
-        route.success_status: {"description": "The answer.", "content": {route.content_type: {}}}
+        route.success_status: {"description": "The answer.", "content": {kind: {} for kind in sorted(kinds)}}
     }
     others = (
         dict(route.other_statuses)
