@@ -318,11 +318,14 @@ def _score_run(run: AssessmentRun, score: AssessmentScore) -> None:
 
 
 def _score_symptoms(symptoms: Iterable[ReportedIncident], run: AssessmentRun, score: AssessmentScore) -> None:
-    """Records whether something was wrong when each symptom opened, and whether its first candidate was."""
+    """Records whether something was wrong when each symptom opened, and whether its first candidate was.
+
+    The candidates of a symptom that a diagnosis explains are not shown, and not compared with what rules say.
+    """
     for reported in symptoms:
         around = [truth for truth in run.labels if is_during(truth, reported)]
         score.symptom_outcomes.append((reported.confidence, bool(around)))
-        if around and reported.posterior:
+        if around and reported.posterior and not reported.root:
             first, share = reported.posterior[0]
             score.candidate_outcomes.append((share, any(truth.accepts(first) for truth in around)))
 

@@ -358,7 +358,7 @@ def _seen_sentences(found: "AssessmentScore") -> "Iterator[str]":
         )
     if outcomes := found.candidate_outcomes:
         said, right = (sum(column) / len(outcomes) for column in zip(*outcomes, strict=True))
-        yield f"First candidates of {len(outcomes)} symptoms: probability {said:.2f} on average, {right:.2f} right."
+        yield f"First candidates of {len(outcomes)} unexplained symptoms: probability {said:.2f} on average, {right:.2f} right."
 
 
 def _score_lines(found: "AssessmentScore") -> "list[Line]":

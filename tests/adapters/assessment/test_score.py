@@ -413,5 +413,7 @@ def test_the_command_says_what_symptoms_add():
     )
     text = to_plain_text(_score_lines(score(symptom, truths=(EITHER,))))
     assert "1 of 1 faults are reported where they are, symptoms included; of 1 the cause is named or" in text
-    assert "First candidates of 1 symptoms: probability 0.40 on average, 1.00 right." in text
+    assert "First candidates of 1 unexplained symptoms: probability 0.40 on average, 1.00 right." in text
     assert "candidates" not in to_plain_text(_score_lines(score(truths=())))
+    explained = replace(symptom, root="gpu-fail-slow")
+    assert "First candidates" not in to_plain_text(_score_lines(score(explained, truths=(EITHER,))))
