@@ -1,6 +1,5 @@
 """The page on a site's own knowledge: its folder, its commands, its messages; and a controller that reloads it."""
 
-import asyncio
 import json
 import os
 import random
@@ -14,9 +13,7 @@ from click.testing import CliRunner
 from skewscope.adapters.config.site_knowledge import load_knowledge
 from skewscope.adapters.controller import config, process
 from skewscope.adapters.controller.audit import AuditFilter
-from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.engine_change import PreparedEngine
-from skewscope.adapters.controller.server import ControllerApp
 from skewscope.adapters.fleet.shard_host import ShardHost
 from skewscope.adapters.mapping.names import MetricResolver
 from skewscope.engine.model.topology import Topology
@@ -27,9 +24,9 @@ from skewscope.kb.site_files import FOLDERS, KNOWLEDGE_VARIABLE, MAPPING_FILE, r
 from skewscope.rules.loader import RULES_FOLDER, load_builtin
 from skewscope.rules.policy import load_in_use
 from skewscope.tui.cli.main import cli
-from tests.adapters.controller.clocks import FakeClock
 from tests.adapters.fleet.shards import StillClock
 from tests.adapters.fleet.test_shard_host import plan
+from tests.support.still_controller import play
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "site-knowledge.md"
 FILES = dict(re.findall(r"```yaml\n# site/(\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL))
@@ -237,22 +234,6 @@ def path(site):
     (site.parent / "topology.yaml").write_text("version: 1\nnodes: [{name: n0}, {name: n1}]\n")
     (site.parent / "skewscope.yaml").write_text(f"{CONFIG}knowledge: site\n")
     return site.parent / "skewscope.yaml"
-
-
-def play(path, test):
-    """Runs a test with a controller that has begun, and its application."""
-
-    async def begin():
-        controller = Controller(config.read(path), FakeClock(1_700_000_000.0))
-        await controller.start()
-        app = ControllerApp(controller)
-        try:
-            await test(controller, app)
-        finally:
-            app.close()
-            await controller._close()
-
-    asyncio.run(begin())
 
 
 def engine_of(controller):

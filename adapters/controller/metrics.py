@@ -4,8 +4,10 @@ import resource
 from collections.abc import Iterable, Iterator, Sequence
 
 from skewscope.adapters.controller import action_metrics, incident_metrics
+from skewscope.adapters.controller.agent_receiver import AgentState
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.incident_metrics import Family, Sample
+from skewscope.adapters.controller.tick_pipeline import TickResult
 from skewscope.adapters.controller.topology_follower import TopologyFollower
 from skewscope.adapters.formats.exposition import ESCAPES
 from skewscope.adapters.runtime.tasks import failures
@@ -42,29 +44,7 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
     )
     yield "skewscope_process_seconds_total", "counter", "CPU time.", [({}, usage.ru_utime + usage.ru_stime)]
     if known is not None:
-        yield "skewscope_series", "gauge", "Series in the engine.", [({}, known.series)]
-        yield "skewscope_samples", "gauge", "Samples of the last tick.", [({}, known.samples)]
-        yield "skewscope_samples_late_total", "counter", "Samples that arrived too late.", [({}, known.late_samples)]
-        over = known.superseded_samples
-        yield (
-            "skewscope_samples_passed_over_total",
-            "counter",
-            "Samples superseded by newer ones under overload.",
-            [({}, over)],
-        )
-        firing = sum(one.state == "firing" for one in known.snapshot.incidents)
-        yield "skewscope_incidents_firing", "gauge", "Firing incidents.", [({}, firing)]
-        yield "skewscope_store_up", "gauge", "Whether the store can be written.", [({}, known.store_ok)]
-        damaged = controller.is_store_damaged
-        yield "skewscope_store_damaged", "gauge", "Whether the store has damaged pages, or lost data.", [({}, damaged)]
-        yield (
-            "skewscope_store_restored_total",
-            "counter",
-            "How often the store was written anew because its files were removed.",
-            [({}, controller.restored_stores)],
-        )
-        yield "skewscope_recording_up", "gauge", "Whether the recording can be written.", [({}, known.recording_ok)]
-        yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]
+        yield from _tick_families(controller, known)
     unread = len(controller.actions.troubles())
     yield "skewscope_actions_unreadable", "gauge", "Shared actions that this version cannot read.", [({}, unread)]
     yield from _source_families(controller.source_statuses())
@@ -82,6 +62,38 @@ def _metric_families(controller: Controller) -> Iterator[Family]:
         "Steps of actions that failed in a way that was not foreseen, and are tried again.",
         [({}, controller.actions.coordinator.steps.unforeseen)],
     )
+    yield from _agent_families(agents)
+
+
+def _tick_families(controller: Controller, known: TickResult) -> Iterator[Family]:
+    """Yields the metrics of the last tick and of the stores that it was written to."""
+    yield "skewscope_series", "gauge", "Series in the engine.", [({}, known.series)]
+    yield "skewscope_samples", "gauge", "Samples of the last tick.", [({}, known.samples)]
+    yield "skewscope_samples_late_total", "counter", "Samples that arrived too late.", [({}, known.late_samples)]
+    over = known.superseded_samples
+    yield (
+        "skewscope_samples_passed_over_total",
+        "counter",
+        "Samples superseded by newer ones under overload.",
+        [({}, over)],
+    )
+    firing = sum(one.state == "firing" for one in known.snapshot.incidents)
+    yield "skewscope_incidents_firing", "gauge", "Firing incidents.", [({}, firing)]
+    yield "skewscope_store_up", "gauge", "Whether the store can be written.", [({}, known.store_ok)]
+    damaged = controller.is_store_damaged
+    yield "skewscope_store_damaged", "gauge", "Whether the store has damaged pages, or lost data.", [({}, damaged)]
+    yield (
+        "skewscope_store_restored_total",
+        "counter",
+        "How often the store was written anew because its files were removed.",
+        [({}, controller.restored_stores)],
+    )
+    yield "skewscope_recording_up", "gauge", "Whether the recording can be written.", [({}, known.recording_ok)]
+    yield "skewscope_last_tick_timestamp_seconds", "gauge", "End of the last tick.", [({}, known.snapshot.time)]
+
+
+def _agent_families(agents: Sequence[AgentState]) -> Iterator[Family]:
+    """Yields the metrics of what agents sent."""
     yield (
         *("skewscope_agent_rows_repeated_total", "counter", "Duplicate rows."),
         [({}, sum(agent.repeated_rows for agent in agents))],

@@ -73,9 +73,8 @@ class IncidentTracker:
         self._lifecycle = IncidentLifecycle(self.timing)
         self._by_alerts = AlertIncidents(self._lifecycle, self.alerts, self.locality, self._count_judgeable)
         tokens = PlaceTokens(self.locality)
-        self._by_findings = FindingIncidents(
-            self._lifecycle, catalogue, self.senders, tokens, calibration or Calibration(), cells
-        )
+        known = calibration or Calibration()
+        self._by_findings = FindingIncidents(self._lifecycle, catalogue, self.senders, tokens, known, cells)
         self._symptom_explainer = SymptomExplainer(tokens, causes)
         self._alternatives = AlternativeFinder(catalogue, causes, self._neighbours, self.alerts)
         self._explainer = Explainer(causes, self.locality, self.timing)

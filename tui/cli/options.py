@@ -62,33 +62,26 @@ def recording_argument(command: CommandT) -> CommandT:
 
 def formats_option(command: CommandT) -> CommandT:
     """Add `--formats DIR` and `--knowledge DIR`: both count for as long as the command runs, and in its processes."""
-    what = f"Read texts by your own formats too: a folder of files, or one (or the variable {FORMATS_VARIABLE})."
-    option = click.option(
-        "--formats",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        envvar=FORMATS_VARIABLE,
-        is_eager=True,
-        expose_value=False,
-        callback=_use_formats,
-        help=what,
-    )
-    return _knowledge_option(option(command))
+    formats = f"Read texts by your own formats too: a folder of files, or one (or the variable {FORMATS_VARIABLE})."
+    knowledge = f"Use a site's own rules, policies, entries and names too (or the variable {KNOWLEDGE_VARIABLE})."
+    of_formats = _folder_option("--formats", FORMATS_VARIABLE, _use_formats, formats)
+    return _folder_option("--knowledge", KNOWLEDGE_VARIABLE, _use_knowledge, knowledge)(of_formats(command))
 
 
-def _knowledge_option(command: CommandT) -> CommandT:
-    what = f"Use a site's own rules, policies, entries and names too (or the variable {KNOWLEDGE_VARIABLE})."
-    option = click.option(
-        "--knowledge",
+def _folder_option(
+    name: str, variable: str, use: Callable[[click.Context, click.Parameter, Path | None], None], what: str
+) -> Callable[[CommandT], CommandT]:
+    """Returns an option whose folder is used before the command runs, and which the command does not see."""
+    return click.option(
+        name,
         type=click.Path(path_type=Path),
         metavar="DIR",
-        envvar=KNOWLEDGE_VARIABLE,
+        envvar=variable,
         is_eager=True,
         expose_value=False,
-        callback=_use_knowledge,
+        callback=use,
         help=what,
     )
-    return option(command)
 
 
 def _use_knowledge(ctx: click.Context, _option: click.Parameter, place: Path | None) -> None:

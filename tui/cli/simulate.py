@@ -358,7 +358,8 @@ def _seen_sentences(found: "AssessmentScore") -> "Iterator[str]":
         )
     if outcomes := found.candidate_outcomes:
         said, right = (sum(column) / len(outcomes) for column in zip(*outcomes, strict=True))
-        yield f"First candidates of {len(outcomes)} unexplained symptoms: probability {said:.2f} on average, {right:.2f} right."
+        what = f"First candidates of {len(outcomes)} unexplained symptoms"
+        yield f"{what}: probability {said:.2f} on average, {right:.2f} right."
 
 
 def _score_lines(found: "AssessmentScore") -> "list[Line]":

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from skewscope.adapters.controller import config, process
+from skewscope.adapters.controller import process
 from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.metrics import format_metrics
-from skewscope.adapters.controller.server import ControllerApp
 from skewscope.kb.problems import SkewscopeError
-from tests.adapters.controller.clocks import FakeClock
+from tests.support.still_controller import play
 
 BEFORE = """version: 1
 topology: topology.yaml
@@ -26,22 +25,6 @@ def path(tmp_path):
     (tmp_path / "topology.yaml").write_text("version: 1\nnodes: [{name: n0}]\n")
     (tmp_path / "skewscope.yaml").write_text(BEFORE)
     return tmp_path / "skewscope.yaml"
-
-
-def play(path, test):
-    """Runs a test with a controller that has begun, and its application."""
-
-    async def run():
-        controller = Controller(config.read(path), FakeClock(1_700_000_000.0))
-        await controller.start()
-        app = ControllerApp(controller)
-        try:
-            await test(controller, app)
-        finally:
-            app.close()
-            await controller._close()
-
-    asyncio.run(run())
 
 
 def break_notifiers(controller, times):

@@ -89,7 +89,7 @@ def test_doctor_says_how_much_of_a_controller_reports(monkeypatch, missing, stat
 @pytest.mark.parametrize(("setting", "state"), [("on", "good"), ("external", "good"), ("off", "hint"), ("", "hint")])
 def test_doctor_knows_whether_tmux_passes_the_clipboard_on(monkeypatch, setting, state):
     monkeypatch.setattr(doctor, "_ask", lambda *_: setting)
-    assert doctor.check_clipboard({"TMUX": "/tmp/tmux"}).state == state
+    assert doctor.check_clipboard({"TMUX": "socket,1,0"}).state == state
     assert doctor.check_clipboard({}).state == "note"
 
 
