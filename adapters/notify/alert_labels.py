@@ -11,11 +11,7 @@ WORKLOAD_LABELS = {"pod": ("pod",), "namespace": ("namespace",), "model": ("mode
 
 
 def place_labels(one: Incident, topology: Topology) -> Mapping[str, str]:
-    """Returns pod, namespace, model, pool, team and place of an incident, '' for what is not known.
-
-    `place` is the same for all that one fault shows: the replica that a GPU belongs to, else the node, else the
-    entity itself. Alerts that are grouped by it are one page.
-    """
+    """Returns pod, namespace, model, pool, team and place of an incident, '' for what is not known."""
     group = _group_of(one, topology)
     pools = [pool for pool in topology.pools if (group and group.name in pool.replicas) or pool.name == one.name]
     engine = dict(group.engine) if group else {}
@@ -25,8 +21,17 @@ def place_labels(one: Incident, topology: Topology) -> Mapping[str, str]:
     }
     found["pool"] = pools[0].name if len(pools) == 1 else ""
     found["team"] = (group.team if group else "") or (pools[0].team if len(pools) == 1 else "")
-    found["place"] = group.name if group else incident_text.node_of(one, topology) or one.name
+    found["place"] = group_key(one, topology)
     return found
+
+
+def group_key(one: Incident, topology: Topology) -> str:
+    """Returns what is the same for all that one fault shows: messages with one key are one page.
+
+    It is the replica or group that a GPU belongs to, else the node, else the entity itself.
+    """
+    group = _group_of(one, topology)
+    return group.name if group else incident_text.node_of(one, topology) or one.name
 
 
 def _group_of(one: Incident, topology: Topology) -> Group | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from skewscope.adapters.notify import incident_text
+from skewscope.adapters.notify.alert_labels import group_key
 from skewscope.engine.advice.steps import AdvisedStep, StepCommand, advised_steps
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import FLEET, Topology
@@ -99,6 +100,8 @@ def _facts(one: Incident, context: AlertContext) -> Iterator[str]:
     affected = ", ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts if count)
     facts = (f"since {began_text(one)}", f"affects {affected}" if affected else "", context.cost(one))
     yield " · ".join(filter(None, facts))
+    key = group_key(one, context.topology)
+    yield f"place {key}" if key != one.name else ""
     yield f"fleet {fleet}" if fleet != FLEET else ""
     yield one.summary
     causes = [

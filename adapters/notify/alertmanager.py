@@ -7,7 +7,7 @@ is sent several times with its end, since a single request may be lost.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,7 +16,7 @@ from skewscope.adapters.config.secret import redact_secrets
 from skewscope.adapters.notify import incident_text
 from skewscope.adapters.notify.alert_labels import place_labels
 from skewscope.adapters.notify.alert_text import AlertContext, alert_title, began_text
-from skewscope.adapters.notify.base import DeliveryError, NotificationScope
+from skewscope.adapters.notify.base import DeliveryError, IncidentUpdate, NotificationScope
 from skewscope.adapters.notify.settings import (
     HTTP_FIELDS,
     SCOPE_FIELDS,
@@ -96,6 +96,19 @@ def build(settings: AlertmanagerSettings, topology: Topology) -> tuple["Alertman
     )
 
 
+@dataclass(frozen=True, slots=True)
+class EndedAlert:
+    """An alert that fires no more."""
+
+    incident: Incident
+    ended_at: float
+    """Seconds since 1970."""
+    how: str
+    """healed, gone, or withdrawn with the reason; '' where the incident goes on under other labels."""
+    repeats: int = END_REPEATS
+    """How many more times its end is sent."""
+
+
 @dataclass
 class AlertmanagerNotifier:
     """Keeps the alerts of one Alertmanager up to date."""
@@ -105,8 +118,7 @@ class AlertmanagerNotifier:
     settings: AlertmanagerSettings
     topology: Topology
     _firing: dict[Labels, Incident] = field(default_factory=dict)
-    _resolved: dict[Labels, tuple[Incident, float, int]] = field(default_factory=dict)
-    """The incident, its end, and how many more times the end is sent, by labels."""
+    _resolved: dict[Labels, EndedAlert] = field(default_factory=dict)
 
     @property
     def scope(self) -> NotificationScope:
@@ -123,28 +135,31 @@ class AlertmanagerNotifier:
         """Seconds that all requests together may take."""
         return self.settings.fetch_options.timeout * 4
 
-    async def show(self, incidents: Sequence[Incident], now: float) -> None:
+    async def show(self, incidents: Sequence[Incident], ended: Sequence[IncidentUpdate], now: float) -> None:
         """Sends firing alerts and the ends of resolved ones.
 
         Raises:
             DeliveryError: not everything arrived; ends are then sent again.
         """
-        self._update(incidents, now)
+        self._update(incidents, {one.incident.id: one for one in ended}, now)
         end = now + END_AHEAD_PERIODS * self.period
         alerts = [self._build_alert(label, one, end) for label, one in self._firing.items()]
-        alerts += [self._build_alert(label, one, ended) for label, (one, ended, _) in self._resolved.items()]
+        alerts += [
+            self._build_alert(label, one.incident, one.ended_at, one.how) for label, one in self._resolved.items()
+        ]
         for start in range(0, len(alerts), MAX_AT_ONCE):
             await self._post(alerts[start : start + MAX_AT_ONCE])
-        ended = self._resolved.items()
-        self._resolved = {label: (one, at, left - 1) for label, (one, at, left) in ended if left > 1}
+        left = {label: replace(one, repeats=one.repeats - 1) for label, one in self._resolved.items()}
+        self._resolved = {label: one for label, one in left.items() if one.repeats}
 
-    def _update(self, incidents: Sequence[Incident], now: float) -> None:
+    def _update(self, incidents: Sequence[Incident], ended: Mapping[str, IncidentUpdate], now: float) -> None:
         firing: dict[Labels, Incident] = {}
         for one in sorted(incidents, key=lambda one: (one.opened_at, one.id)):
             firing.setdefault(self._labels_of(one), one)
         for label, one in self._firing.items():
             if label not in firing:
-                self._resolved[label] = (one, now, END_REPEATS)
+                how = ended[one.id].ending if one.id in ended else ""
+                self._resolved[label] = EndedAlert(one, now, how)
         for label in firing:
             self._resolved.pop(label, None)
         while len(self._resolved) > MAX_ENDED:
@@ -168,11 +183,14 @@ class AlertmanagerNotifier:
         # Alertmanager treats an empty label as absent.
         return tuple((label, text) for label, text in found.items() if text)
 
-    def _build_alert(self, label: Labels, one: Incident, end: float) -> dict[str, Any]:
+    def _build_alert(self, label: Labels, one: Incident, end: float, how: str = "") -> dict[str, Any]:
         context = AlertContext(catalogue(), self.topology, self.settings.link)
         alert: dict[str, Any] = {
             "labels": dict(label),
-            "annotations": _build_annotations(one, context, self.settings.runbook_url),
+            "annotations": {
+                **_build_annotations(one, context, self.settings.runbook_url),
+                **({"ended": how} if how else {}),
+            },
             "startsAt": rfc3339(one.opened_at),
             "endsAt": rfc3339(max(end, one.opened_at + 0.001)),
         }

@@ -49,6 +49,13 @@ class IncidentUpdate(NamedTuple):
     """The reason for a withdrawal, or what an action has come to."""
     incident: Incident
 
+    @property
+    def ending(self) -> str:
+        """Returns how a report ended: healed, gone, or withdrawn with the reason; '' of one that goes on."""
+        if self.what == RESOLVED:
+            return self.incident.ending
+        return f"{WITHDRAWN}: {self.why}" if self.what == WITHDRAWN else ""
+
 
 class Notification(NamedTuple):
     """One update for one notifier."""
@@ -93,8 +100,13 @@ class StateNotifier(Notifier, Protocol):
         """Seconds between two repetitions."""
         ...
 
-    async def show(self, incidents: Sequence[Incident], now: float) -> None:
+    async def show(self, incidents: Sequence[Incident], ended: Sequence[IncidentUpdate], now: float) -> None:
         """Sends the firing incidents as the complete state.
+
+        Args:
+            incidents: those that fire.
+            ended: what has resolved or was withdrawn since the last call, whether that was delivered or not.
+            now: seconds since 1970.
 
         Raises:
             DeliveryError: the state could not be delivered.

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from skewscope.adapters.notify import incident_text
+from skewscope.adapters.notify.alert_labels import group_key
 from skewscope.adapters.notify.base import ConfiguredNotifier, DeliveryError, Notification, NotificationScope
 from skewscope.adapters.notify.settings import (
     HTTP_FIELDS,
@@ -116,7 +117,8 @@ class CloudEventsNotifier(ConfiguredNotifier):
     def _build_data(self, notification: Notification) -> dict[str, Any]:
         one = notification.update.incident
         fleet = incident_text.fleet_of(one, self.topology)
-        return one.as_json() | {"why": notification.update.why, "fleet": fleet, "actions": list(notification.actions)}
+        more = {"why": notification.update.why, "fleet": fleet, "place": group_key(one, self.topology)}
+        return one.as_json() | more | {"actions": list(notification.actions)}
 
     def _structured_request(self, notification: Notification) -> PostBody:
         event = self._build_attributes(notification) | {"data": self._build_data(notification)}

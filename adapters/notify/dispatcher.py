@@ -9,6 +9,7 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeGuard
 
 from skewscope.adapters.notify.base import (
@@ -43,6 +44,8 @@ MAX_NOTIFICATIONS = 50
 """Notifications loaded from the store at once."""
 POLL_PERIOD = 1.0
 """Seconds between two checks whether this controller is the active one."""
+MAX_ENDED = 10_000
+"""Ends that are kept for a state notifier that cannot deliver."""
 
 ORPHAN_WAIT = 120.0
 """Seconds for which nothing may fire where another controller has reported an incident, before its end is reported: as
@@ -94,6 +97,8 @@ class NotifierTask:
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     state: NotifierState = field(init=False)
     """State of a state notifier; that of event notifiers is kept where notifications are written."""
+    ended: deque[IncidentUpdate] = field(default_factory=partial(deque, maxlen=MAX_ENDED))
+    """What has ended since a state notifier delivered its last state."""
     last_number: int = 0
     """Number of the last processed notification."""
     extra: deque[Notification] = field(default_factory=deque)
@@ -119,6 +124,12 @@ class NotifierTask:
     def __post_init__(self) -> None:
         self.state = NotifierState(self.notifier.scope)
         self.since = self.clock.now()
+
+    def follow(self, t: float, incidents: Iterable[Incident], silenced: Mapping[str, str]) -> bool:
+        """Takes in the result of a tick for a state notifier; returns whether there is news."""
+        updates = self.state.update(t, incidents, silenced)
+        self.ended.extend(one for one in updates if one.ending)
+        return bool(updates)
 
     @property
     def is_done(self) -> bool:
@@ -324,7 +335,7 @@ class Dispatcher:
         self._reportable_at = Counter(self._reportable.values())
         updated = updated or ()
         for name, task in self._tasks.items():
-            if task.state.update(t, incidents, silenced) if is_state_notifier(task.notifier) else name in updated:
+            if task.follow(t, incidents, silenced) if is_state_notifier(task.notifier) else name in updated:
                 task.wakeup.set()
 
     @property
@@ -351,8 +362,9 @@ class Dispatcher:
             task.wakeup.clear()
             wait = notifier.period
             if self.is_active() and self._t:
-                shown = tuple(task.state.reported.values())
-                error = await task.attempt(notifier.show(shown, self.clock.now()))
+                shown, ended = tuple(task.state.reported.values()), tuple(task.ended)
+                task.ended.clear()
+                error = await task.attempt(notifier.show(shown, ended, self.clock.now()))
                 if error is not None:
                     await self.clock.sleep(task.backoff(error))
                     continue

@@ -14,7 +14,13 @@ from skewscope.adapters.notify.alertmanager import (
     AlertmanagerSettings,
     build,
 )
-from skewscope.adapters.notify.base import DeliveryError, NotificationScope
+from skewscope.adapters.notify.base import (
+    RESOLVED,
+    WITHDRAWN,
+    DeliveryError,
+    IncidentUpdate,
+    NotificationScope,
+)
 from skewscope.adapters.sources.common.http_client import FetchOptions
 from tests.adapters.notify.incidents import fleet, incident, symptom
 from tests.adapters.notify.servers import alertmanager, free_port, listening
@@ -30,8 +36,8 @@ def teller(*ports, **more):
     return found[0] if len(found) == 1 else found
 
 
-def show(board, incidents, now):
-    asyncio.run(board.show(incidents, now))
+def show(board, incidents, now, ended=()):
+    asyncio.run(board.show(incidents, ended, now))
 
 
 def seconds(text):
@@ -106,6 +112,25 @@ def test_an_end_that_did_not_arrive_is_not_counted():
                 show(board, [], 5010.0 + n)
         show(board, [], 5020.0)
     assert ear.posts[-1].json[0]["labels"]["entity"] == "n3"
+
+
+@pytest.mark.parametrize(
+    ("what", "why", "more", "ended"),
+    [
+        (RESOLVED, "", {"state": "resolved", "resolved_at": 5009.0}, "healed"),
+        (RESOLVED, "", {"state": "resolved", "resolved_at": 5009.0, "is_gone": True}, "gone"),
+        (WITHDRAWN, "caused by i-7", {}, "withdrawn: caused by i-7"),
+    ],
+)
+def test_an_alert_that_ends_says_how(what, why, more, ended):
+    with listening() as ear:
+        board = teller(ear.port)
+        show(board, [incident(3)], 5000.0)
+        show(board, [], 5010.0, [IncidentUpdate(what, why, incident(3, **more))])
+        show(board, [], 5040.0)
+    first, *ends = (post.json[0]["annotations"] for post in ear.posts)
+    assert "ended" not in first
+    assert [one["ended"] for one in ends] == [ended, ended]
 
 
 def test_what_comes_back_is_not_ended():

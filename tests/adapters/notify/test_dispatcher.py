@@ -38,12 +38,14 @@ class Shows:
     period: float = 30.0
     troubles: deque = field(default_factory=deque)
     shown: list = field(default_factory=list)
+    ended: list = field(default_factory=list)
     hangs: bool = False
 
-    async def show(self, incidents, now):
+    async def show(self, incidents, ended, now):
         if self.hangs:
             await asyncio.sleep(3600)
         self.shown.append((now, [one.id for one in incidents]))
+        self.ended += [(one.incident.id, one.ending) for one in ended]
         if self.troubles:
             raise self.troubles.popleft()
 
@@ -118,6 +120,7 @@ def test_a_board_is_told_at_once_and_again_each_period():
         told(office)
         await clock.pass_(0.1)
         assert board.shown[-1][1] == []
+        assert board.ended == [(ONE.id, "healed")]
 
     going(test)
 
@@ -125,7 +128,7 @@ def test_a_board_is_told_at_once_and_again_each_period():
 @pytest.mark.parametrize("answer", [DeliveryError("interrupted"), OSError("closed"), None])
 def test_a_teller_that_answers_its_cancellation_with_something_else_ends(answer):
     class Stubborn(Shows):
-        async def show(self, incidents, now):
+        async def show(self, incidents, ended, now):
             self.shown.append(now)
             try:
                 await asyncio.sleep(3600)
