@@ -25,6 +25,7 @@ from skewscope.engine.judge.rule_detector import RuleDetector
 from skewscope.engine.judge.transfer import end_tick, transfer_judges
 from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.detector import FindingDetector
+from skewscope.engine.model.finding import Finding
 from skewscope.engine.model.incident import Incident, IncidentChange
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.tick import NewSamples, Tick
@@ -196,6 +197,10 @@ class Engine:
         by_rules = {name for rule in able for item in rule.evidence if item.is_needed for name in item.when.signals}
         by_symptoms = self._series.judged_signals() if self._series is not None else frozenset()
         return frozenset(by_rules & delivered) | by_symptoms
+
+    def doubts(self) -> tuple[Finding, ...]:
+        """Returns what series show that may be bad and cannot be judged: with it, nothing found is no all-clear."""
+        return self._series.doubts() if self._series is not None else ()
 
     def skip(self, t: float) -> None:
         """Leaves out a tick without samples that ends at `t`, before `next_change`: only its time counts."""

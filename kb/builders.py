@@ -89,7 +89,7 @@ def build_signal(data: RawEntry, file: str) -> Signal:
 def _build_judgement(data: RawEntry) -> Judgement:
     return Judgement(
         **_scalar_fields(data, "role bad least floor nominal given part_of least_part reciprocal_of symptom basis"),
-        **_scalar_fields(data, "share_of most_share"),
+        **_scalar_fields(data, "share_of most_share least_load"),
         **_list_fields(data, "against"),
     )
 

@@ -147,6 +147,8 @@ class Judgement:
     """The good value, or the limit of the good ones; of a bitmask, the sum of the bits that are set in health."""
     given: str = ""
     """Id of the signal that must show load in the same comparison for it to count; '' where it always counts."""
+    least_load: float = 0.0
+    """Share of that from which on it no longer depends on the load; 0 where it always does."""
     part_of: str = ""
     """Id of the signal of which it is a part, at the same place or in its group; '' where it stands alone."""
     least_part: float = 0.0

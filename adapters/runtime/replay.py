@@ -33,6 +33,7 @@ from skewscope.kb.problems import InputError, Problem
 if TYPE_CHECKING:  # readers begin before the engine is imported, which takes as long as reading seconds of a capture
     from skewscope.adapters.runtime.runtime import Runtime, Snapshot
     from skewscope.adapters.view.builder import ViewHistory
+    from skewscope.engine.model.finding import Finding
 
 Progress = Callable[[str, float], None]
 """Receives the current step and the share of all work that is done."""
@@ -75,6 +76,8 @@ class ReplayResult:
     """What messages call the inputs that were left out since they cannot be read."""
     moments: int = 0
     """Ticks with samples."""
+    doubts: "tuple[Finding, ...]" = ()
+    """What may be bad and cannot be judged, as nothing like it was seen before."""
 
     @property
     def is_watched(self) -> bool:
@@ -83,10 +86,13 @@ class ReplayResult:
 
     @property
     def is_enough(self) -> bool:
-        """Whether no incident means that all is well: all was read, and half of the signals were judged for a while."""
+        """Whether no incident means that all is well: all was read, and nothing doubtful is among what was judged.
+
+        Half of the signals have to be judged, for a while.
+        """
         judged = set(self.judged) & set(self.signals)
         is_judged = self.is_watched and bool(judged) and 2 * len(judged) >= len(self.signals)
-        return is_judged and not self.unread
+        return is_judged and not self.unread and not self.doubts
 
 
 @contextmanager
@@ -170,6 +176,7 @@ def _build_result(
         tuple(sorted(runtime.engine.judged_signals())),
         loaded.unread,
         len(loaded.samples.tick_numbers(recording.tick or TICK_S)),
+        runtime.engine.doubts(),
     )
 
 

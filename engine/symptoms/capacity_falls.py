@@ -1,7 +1,8 @@
 """A clock, a link or the tokens of an engine that fall although what drives them does not, whatever use is made of it.
 
 What was reached at the same use before is known: a governor that lowers the clock at little use did so then as well,
-and an engine that read prompts made fewer tokens meanwhile.
+and an engine that read prompts made fewer tokens meanwhile. Where the load fell too, and never was so low before, a
+larger fall than that of the load may be either: it is doubtful.
 """
 
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.finding import PAST, Finding
-from skewscope.engine.model.parameters import APART, BURST_S, HALF, MIN_PAST, RESTART_S, RUN
+from skewscope.engine.model.parameters import APART, BURST_S, HALF, LEAST_PART, MIN_PAST, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
+from skewscope.engine.symptoms.relations import use_of_share
 from skewscope.engine.symptoms.roles import MIN_RUN_S
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
@@ -24,6 +26,9 @@ class CapacityFalls(SeriesDetector):
         "_load_sum": 0.0,
         "_count": 0,
         "_run": 0,
+        "_doubt": 0,
+        "_doubt_since": np.nan,
+        "_doubt_value": np.nan,
     }
     _lowest: F64
     _load_sum: F64
@@ -35,6 +40,10 @@ class CapacityFalls(SeriesDetector):
     _value: F64
     _run_lowest: F64
     """Of the values in a row that are lower: their number, the time of the first, the newest and the lowest one."""
+    _doubt: Index
+    _doubt_since: F64
+    _doubt_value: F64
+    """Of the values in a row that are lower and doubtful: their number, the time of the first, and the newest one."""
 
     def judges(self, cell: int) -> bool:
         """Returns whether a cell is a capacity, or the throughput of an engine, whose load is known."""
@@ -55,6 +64,9 @@ class CapacityFalls(SeriesDetector):
             for cell, one, load in zip(at, judged, loads, strict=True)
         ]
         self._floor, self._least_load = np.array(floors).reshape(-1, 2).T
+        units = [cells.signals[n].unit for n in self._given.tolist()]
+        self._rests = np.array([use_of_share(LEAST_PART, unit) for unit in units])
+        self._needs_all = np.where([one.least_load > 0 for one in judged], ties.load[self.at], np.inf)
         self._min_run_s = np.array([MIN_RUN_S.get(one.role, BURST_S) for one in judged])
 
     def judge(self, tick: Tick) -> None:
@@ -66,17 +78,20 @@ class CapacityFalls(SeriesDetector):
         if not len(at):
             return
         with np.errstate(invalid="ignore", divide="ignore"):
-            usual = self._load_sum[at] / self._count[at]
+            usual, lowest = self._load_sum[at] / self._count[at], self._lowest[at]
             least = np.where(load > usual * (1 + APART), 1 / HALF - 1, self._least[at])
             known = (
                 (self._count[at] >= MIN_PAST) & (time - self._begin[at] >= RESTART_S) & (usual >= self._least_load[at])
             )
-            fell = (value * (1 + least) < self._lowest[at]) & (value + self._floor[at] < self._lowest[at])
-            low = known & fell & (load >= usual * (1 - APART))
+            fell = known & (value * (1 + least) < lowest) & (value + self._floor[at] < lowest)
+            low = fell & ((load >= usual * (1 - APART)) | (load > self._needs_all[at]))
             # Where the load fell with it, the fall says nothing; it must not become the past either.
-            unclear = known & fell & ~low
+            unclear = fell & ~low
+            doubtful = unclear & (value * (1 + least) * usual < lowest * load) & (load > self._rests[at])
+        past = ~fell
         self._take_low(at[low], value[low], time[low])
-        self._take_past(at[~(low | unclear)], value[~(low | unclear)], time[~(low | unclear)], load[~(low | unclear)])
+        self._take_past(at[past], value[past], time[past], load[past])
+        self._take_doubtful(at[doubtful], value[doubtful], time[doubtful])
 
     def _take_low(self, at: Index, value: F64, time: F64) -> None:
         self._run[at] += 1
@@ -88,12 +103,17 @@ class CapacityFalls(SeriesDetector):
         # A few low values that did not last are part of what is usual.
         short = at[(self._run[at] > 0) & (self._run[at] < RUN)]
         self._lowest[short] = np.fmin(self._lowest[short], self._run_lowest[short])
-        self._run[at] = 0
-        self._since[at] = self._run_lowest[at] = np.nan
+        self._run[at] = self._doubt[at] = 0
+        self._since[at] = self._run_lowest[at] = self._doubt_since[at] = np.nan
         self._lowest[at] = np.fmin(self._lowest[at], value)
         self._load_sum[at] += load
         self._count[at] += 1
         self._begin[at] = np.fmin(self._begin[at], time)
+
+    def _take_doubtful(self, at: Index, value: F64, time: F64) -> None:
+        self._doubt[at] += 1
+        self._doubt_since[at] = np.fmin(self._doubt_since[at], time)
+        self._doubt_value[at] = value
 
     def judged_cells(self) -> Index:
         """Returns the cells with a past to compare with."""
@@ -102,9 +122,17 @@ class CapacityFalls(SeriesDetector):
 
     def find(self) -> Iterator[Finding]:
         """Yields the capacities that are lower now."""
+        return self._list_falls(self._run, self._since, self._value)
+
+    def doubts(self) -> Iterator[Finding]:
+        """Yields the capacities that fell by more than their load, which never was so low before."""
+        return self._list_falls(self._doubt, self._doubt_since, self._doubt_value)
+
+    def _list_falls(self, count: Index, since: F64, value: F64) -> Iterator[Finding]:
+        """Yields those that have been low often and long enough."""
         with np.errstate(invalid="ignore"):
-            lasts = self.cells.time[self.at] - self._since >= self._min_run_s
-        for n in np.flatnonzero(lasts & (self._run >= RUN)).tolist():
+            lasts = self.cells.time[self.at] - since >= self._min_run_s
+        for n in np.flatnonzero(lasts & (count >= RUN)).tolist():
             cell = int(self.at[n])
             signal, place = self.cells.signals[cell], self.cells.places[cell]
-            yield Finding(signal, place, PAST, "down", self._since[n], self._value[n], float(self._lowest[n]))
+            yield Finding(signal, place, PAST, "down", since[n], value[n], float(self._lowest[n]))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.model.finding import Finding
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import EntityPlaces, copy_items
@@ -103,6 +104,10 @@ class SeriesDetectors:
         """Returns the signals of which some series could be compared with its past, or with its good value."""
         judged = np.concatenate([detector.judged_cells() for detector in self.all])
         return frozenset(self.cells.signals[cell].id for cell in judged.tolist())
+
+    def doubts(self) -> tuple[Finding, ...]:
+        """Returns what may be bad and cannot be judged."""
+        return tuple(each for detector in self.all for each in detector.doubts())
 
     def take_over(self, before: "SeriesDetectors", entities: EntityPlaces) -> None:
         """Takes over all that others learned of the series that both have.

@@ -51,8 +51,8 @@ def relate_cells(
     by_place = {(signals[n].id, places[n]): n for n in range(size)}
     given = [by_place.get((one.given, places[n]), -1) if one.given else -1 for n, one in enumerate(judged)]
     units = [signals[n].unit if n >= 0 else "" for n in given]
-    shares = [FULL_LOAD_SHARE if one.role == "capacity" else HALF for one in judged]
-    load = np.array([{"%": 100 * least, "1": least}.get(unit, 0.0) for unit, least in zip(units, shares, strict=True)])
+    shares = [one.least_load or (FULL_LOAD_SHARE if one.role == "capacity" else HALF) for one in judged]
+    load = np.array([use_of_share(share, unit) for share, unit in zip(shares, units, strict=True)])
     follows = [one.role == "throughput" and serves for one, serves in zip(judged, serving, strict=True)]
     whole = np.full(size, -1, np.intp)
     for n, one in enumerate(judged):
@@ -62,3 +62,8 @@ def relate_cells(
     at = np.array(given, np.intp)
     least_part = np.array([one.least_part for one in judged])
     return CellRelations(at, load, np.array(follows, bool) & (at >= 0), whole, least_part, requests)
+
+
+def use_of_share(share: float, unit: str) -> float:
+    """Returns a share of full use in the unit of a signal of use; 0 for other signals, which have no full use."""
+    return {"%": 100 * share, "1": share}.get(unit, 0.0)

@@ -120,6 +120,10 @@ class SeriesDetector(ABC):
         """Returns the cells that could be compared with their past, or with their good value."""
         return np.empty(0, np.intp)
 
+    def doubts(self) -> Iterable[Finding]:
+        """Returns what may be bad and cannot be judged, as nothing like it was seen before."""
+        return ()
+
     def keep_known(self, is_known: Callable[[Entity], bool]) -> None:
         """Drops what was found at places that there are no more."""
         self._found = tuple(one for one in self._found if is_known(one.place))

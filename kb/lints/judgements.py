@@ -16,7 +16,7 @@ BUNDLED_ENTITIES = frozenset(("port", "rdma_port", "priority", "link", "represen
 TITLE_FIELDS = frozenset(("entity", "signal", "ratio", "before", "after", "unit", "since", "compared"))
 FIELDS_OF_THE_BAD = (
     *("against", "least", "floor", "nominal", "given", "part_of", "least_part", "share_of", "most_share"),
-    *("reciprocal_of", "symptom"),
+    *("least_load", "reciprocal_of", "symptom"),
 )
 """Fields that only a signal with a bad direction has."""
 
@@ -85,6 +85,8 @@ def comparison_fits_the_signal(entry: CatalogueEntry) -> Problems:
         yield entry.document.problem(path, f"'past' of role {judged.role!r}, which follows the load", "'peers'")
     if judged.given == entry.name:
         yield entry.document.problem(("judged", "given"), f"{judged.given!r}", "another signal")
+    if judged.least_load and not judged.given:
+        yield entry.document.problem(("judged", "least_load"), "no 'given'", "the signal of which it is a share")
     if bool(judged.part_of) != bool(judged.least_part) or judged.part_of == entry.name:
         found = f"{judged.part_of!r} and {judged.least_part:g}"
         yield entry.document.problem(("judged",), found, "another signal and its 'least_part'; or neither")

@@ -9,6 +9,7 @@ from skewscope.adapters.mapping.entities import DECIDES
 from skewscope.engine.model.incident import DIAGNOSIS, Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import join_names
+from skewscope.kb.quantities import format_value
 from skewscope.tui.render import detail, incident_layout, incident_table, storm, units
 from skewscope.tui.render.columns import ColumnWidths, title_line
 from skewscope.tui.render.detail import DisplayNames
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # Readers of recordings are not needed to print their results
     from skewscope.adapters.runtime.replay import ReplayResult
     from skewscope.adapters.runtime.runtime import Snapshot
     from skewscope.adapters.view.snapshot import SourceState, ViewSnapshot
+    from skewscope.engine.model.finding import Finding
 
 MAX_WIDTH = 110
 """Longer lines are hard to read."""
@@ -153,11 +155,22 @@ def too_little_sentence(outcome: "ReplayResult") -> str:
     if not outcome.is_watched:
         readings = units.format_count(outcome.moments, "reading")
         return f"too little to judge: nothing is seen in {readings}, too few to compare one with those before it."
+    if outcome.doubts:
+        return f"too little to judge: {'; '.join(map(_doubt, outcome.doubts[:MAX_UNJUDGED]))}."
     unjudged = [name for name in outcome.signals if name not in outcome.judged]
     judged = f", and {len(outcome.judged)} of {len(outcome.signals)} look normal" if outcome.judged else ""
     return (
         f"too little to judge: {join_names(unjudged, MAX_UNJUDGED)} need more samples, or a second reading some "
         f"seconds later{judged}."
+    )
+
+
+def _doubt(fall: "Finding") -> str:
+    """Returns what fell, and why that is not judged."""
+    before, after = (format_value(each, fall.unit) for each in (fall.reference, fall.value))
+    return (
+        f"{fall.what.name} of {fall.place.name} is {after} since {units.format_clock(fall.since)}, at least {before} "
+        "before, and its load fell too, by less; how it is at such a load without a fault is not known"
     )
 
 

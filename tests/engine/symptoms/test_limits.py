@@ -198,6 +198,36 @@ def test_a_clock_that_falls_while_its_load_does_not_counts_at_any_use(clock, loa
     assert names(world) == named
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "doubted"),
+    [
+        ((1410.0, 97.0), (210.0, 60.0), ["n0/gpu0"]),
+        # As much as its load, within what matters; and a device that rests.
+        ((1410.0, 60.0), (210.0, 10.0), []),
+        ((1410.0, 97.0), (210.0, 4.0), []),
+    ],
+)
+def test_a_fall_at_a_load_that_never_was_so_low_is_doubtful_where_it_is_the_larger_one(before, after, doubted):
+    world = SymptomWorld()
+    for n in range(60):
+        value, use = before if n < 30 else after
+        world.tick({CLOCK: value + n % 3, BUSY: use}, pause=5.0)
+    assert not names(world)
+    assert [one.place.name for one in world.detector.doubts()] == doubted
+    for _ in range(3):
+        world.tick({CLOCK: before[0], BUSY: before[1]}, pause=5.0)
+    assert not world.detector.doubts()
+
+
+@pytest.mark.parametrize(("use", "named"), [(60.0, ["lost-capacity"]), (12.0, ["lost-capacity"]), (4.0, [])])
+def test_lanes_that_are_lost_count_whatever_use_is_made_of_the_rest(use, named):
+    world = SymptomWorld()
+    for n in range(60):
+        world.tick({("gpu.pcie_width", "gpu", "n0/gpu0"): 16.0 if n < 30 else 4.0, BUSY: 97.0 if n < 30 else use})
+    assert names(world) == named
+    assert not world.detector.doubts()
+
+
 def test_a_clock_that_went_down_at_the_same_use_before_is_that_of_a_governor():
     world = SymptomWorld()
     for n in range(80):

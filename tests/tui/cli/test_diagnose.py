@@ -321,3 +321,18 @@ def test_many_healthy_readings_are_an_all_clear(tmp_path, name):
     text = "".join(map(FEW[name], range(60)))
     path.write_text(text if name != "server.log" else "".join(VLLM.replace("0{n}", f"{n:02}") for n in range(60)))
     assert run(path).exit_code == 0
+
+
+def test_a_clock_that_fell_further_than_its_load_is_no_all_clear(tmp_path):
+    path = tmp_path / "smi.csv"
+    path.write_text(
+        "timestamp, index, utilization.gpu [%], clocks.current.sm [MHz]\n"
+        + "".join(
+            f"2026/11/22 10:{n // 6:02}:{n % 6}0.000, 0, {97 if n < 30 else 60} %, {1410 if n < 30 else 345} MHz\n"
+            for n in range(60)
+        )
+    )
+    found = run(path)
+    assert found.exit_code == 3, found.stdout
+    text = " ".join(found.stdout.split())
+    assert "Clock of the multiprocessors of smi/gpu0 is 345 MHz since 10:05:00 UTC, at least 1,410 MHz before" in text
