@@ -148,7 +148,7 @@ def build_format(data: RawEntry, file: str) -> Format:
 def build_event(data: RawEntry, file: str) -> Event:
     """Builds an event, and those of its codes."""
     event = Event(
-        **_scalar_fields(data, "id name what entity severity first basis place symptom called unlisted"),
+        **_scalar_fields(data, "id name what entity severity first basis place symptom called unlisted least general"),
         **_list_fields(data, "patterns samples others code unless despite"),
         fields=_build_fields(data.get("fields")),
         signs=_build_all(data.get("signs"), EventSign),

@@ -97,7 +97,8 @@ class KnownEvents:
         """Returns the same of a line that has the words of some event."""
         # To look for a text is much faster than to try the patterns of all events.
         places = sorted({place for key, places in self.keys if key in text for place in places})
-        return [found for place in places if (found := self.matchers[place].find(text)) is not None]
+        found = [each for place in places if (each := self.matchers[place].find(text)) is not None]
+        return [each for each in found if not each.event.general] or found[:1]
 
 
 def _keys_of(matchers: Iterable[EventMatcher]) -> tuple[tuple[str, tuple[int, ...]], ...]:

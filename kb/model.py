@@ -519,6 +519,10 @@ class Event:
     """Messages of the same place which say that it means nothing..."""
     despite: tuple[str, ...] = ()
     """...and messages which say that those do not count."""
+    least: int = 1
+    """Moments with a message of one wording in a file of which fewer are only counted."""
+    general: bool = False
+    """Whether it counts only in lines that are no other event."""
     by_code: Mapping[str, "Event"] = field(default_factory=dict)
     """The event of each code."""
     file: str = ""

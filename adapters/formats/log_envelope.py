@@ -22,6 +22,9 @@ MESSAGE_FIELDS = ("MESSAGE", "message", "msg", "log", "body", "text")
 TIME_FIELDS = ("time", "timestamp", "@timestamp", "ts", "asctime")
 HOST_FIELDS = ("_HOSTNAME", "hostname", "host", "node", "nodename")
 PROGRAM_FIELDS = ("SYSLOG_IDENTIFIER", "_COMM", "logger", "name", "stream")
+LEVEL_FIELDS = ("level", "severity", "levelname", "lvl")
+ALARMING = frozenset(("WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"))
+"""Levels that are put before a message; others say nothing of it."""
 JOURNAL_TIME = "__REALTIME_TIMESTAMP"
 """Microseconds since 1970."""
 
@@ -43,6 +46,8 @@ def unwrap_record(text: str) -> str:
     message = _first(record, MESSAGE_FIELDS)
     if not message:
         return text
+    if (level := _first(record, LEVEL_FIELDS).upper()) in ALARMING and level not in message:
+        message = f"{level} {message}"
     host, program = _first(record, HOST_FIELDS), _first(record, PROGRAM_FIELDS) or "-"
     time = _journal_time(record) or _first(record, TIME_FIELDS)
     return " ".join(filter(None, (time, host, f"{program}:", message.rstrip()))) if time else message.rstrip()

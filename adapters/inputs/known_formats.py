@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from skewscope.adapters.formats.log_envelope import unwrap_record
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.kb.document_lines import list_value_lines, parse_documents
 from skewscope.kb.entry_kinds import FORMATS_VARIABLE
@@ -83,10 +84,11 @@ def _known_formats(place: str, _version: str) -> KnownFormats:
 def _choose(known: KnownFormats, head: bytes) -> str:
     texts, fits = decode_head(head), []
     documents = parse_documents("\n".join(texts))
+    bare = [unwrap_record(text) for text in texts]
     own = {one.id for one in known.own}
     for id_, reader in known._readers.items():  # noqa: SLF001 - a method would keep each set for ever
         one = known.by_id[id_]
-        lines = list_value_lines(documents, one.records) if one.document else texts
+        lines = list_value_lines(documents, one.records) if one.document else bare
         whole = "\n".join(lines)
         if not reader.may_read(whole):
             continue

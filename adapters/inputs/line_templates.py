@@ -46,7 +46,7 @@ class NumberColumn:
     unit: str
     """'' where no word stands behind it."""
     is_bracketed: bool
-    """Whether it is a second number in brackets behind another one, as a mean is."""
+    """Whether it is a second number in brackets behind another one of the same unit, as a mean is."""
     is_total: bool
     """Whether it is what the number before it is a part of, as in 10/900."""
     start: int
@@ -120,11 +120,12 @@ def _columns(text: str, places: Sequence[re.Match[str]]) -> list[NumberColumn]:
         name = "" if named is None else re.sub(r"[\"'\s]+", " ", named["name"]).strip()
         begin = place.start() if named is None else place.start() - len(named[0])
         unit = UNIT.match(text[place.end() : place.end() + 40])
+        is_alike = bool(columns) and (unit is None or bool(columns[-1].unit))
         columns.append(
             NumberColumn(
                 name,
                 unit["unit"] if unit else "",
-                bool(columns) and between.strip() in ("(", "["),
+                is_alike and between.strip() in ("(", "["),
                 bool(columns) and TOTAL.match(between) is not None,
                 begin,
                 place.start(),

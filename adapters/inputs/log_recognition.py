@@ -3,10 +3,12 @@
 Readers of logs name in `log_marks` texts of which each line that they know has one: most of a log is passed over fast.
 """
 
+import re
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from skewscope.adapters.formats.log_lines import is_binary
+from skewscope.adapters.formats.log_envelope import unwrap_record
+from skewscope.adapters.formats.log_lines import decode_head, is_binary
 from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import input_readers
 
@@ -18,6 +20,13 @@ MAX_FALLBACK_BYTES = 1 << 20
 """The same, once it is known that its kind may be one that counts if no other one does."""
 MAX_OVERLAP = 1 << 14
 """Bytes of a line that the end of a block cuts."""
+LOG_HEAD = re.compile(
+    r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR)\b|\blevel=|^[IWEF]\d{4} \d\d:\d\d:"
+    r"|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d"
+)
+MAX_LOG_HEAD = 100
+"""Characters of a line in which its date or level stands."""
+MIN_LOG_LINES = 3
 
 
 @dataclass
@@ -59,3 +68,10 @@ def find_log_kind(stream: BinaryIO, head: bytes, name: str, ahead: LookAhead, fa
 
 def _is_log(reader: InputReader, block: bytes, name: str) -> bool:
     return any(mark in block for mark in reader.log_marks) and bool(reader.recognise(block, name))
+
+
+def is_any_log(head: bytes) -> bool:
+    """Returns whether most lines begin with a date or a level, as those of any program's log."""
+    lines = [] if is_binary(head) else [unwrap_record(line) for line in decode_head(head)]
+    marked = sum(bool(LOG_HEAD.search(line, 0, MAX_LOG_HEAD)) for line in lines)
+    return marked >= MIN_LOG_LINES and 2 * marked > len(lines)

@@ -3,6 +3,7 @@
 The first message of each kind and place is kept as a label of its series: the words are the evidence.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
@@ -34,6 +35,7 @@ MAX_MESSAGES = 100_000
 DEVICE_LABELS = frozenset(("pci_bus_id", "gpu", "device"))
 PLACE_LABELS = DEVICE_LABELS | {"node", "pod", "rank"}
 """Labels of lines before a message that say what it is about; devices are named in its text as well."""
+DIGITS = re.compile(r"\d+")
 BATCH_LINES = 4096
 """Lines that are looked through at a time."""
 
@@ -48,7 +50,8 @@ class MessageReader:
     finds_missing: bool = True
     """Whether it gives who is missing in a collective as well, by the lines of this file alone."""
     _states: StateLines = field(default_factory=StateLines)
-    _messages: dict[tuple[str, Labels], "_Message"] = field(default_factory=dict)
+    _messages: dict[tuple[str, Labels, str], "_Message"] = field(default_factory=dict)
+    """By event, place, and the words where they count."""
     _retracted: list[FoundEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -80,7 +83,8 @@ class MessageReader:
                 self._retracted.append(found)
             return
         place = {**self._place_of(found.event, found.labels, find_host(text)), **found.labels}
-        key = found.event.id, tuple(sorted(place.items()))
+        wording = DIGITS.sub("0", text) if found.event.least > 1 else ""
+        key = found.event.id, tuple(sorted(place.items())), wording
         message = self._messages.get(key)
         if message is None and len(self._messages) < MAX_PLACES:
             message = self._messages[key] = _Message(
@@ -107,7 +111,7 @@ class MessageReader:
     @property
     def has_findings(self) -> bool:
         """Whether any message, or all together, say that something is wrong."""
-        return any(message.event.is_reported for _, message in self._valid()) or bool(self._missing())
+        return any(message.is_reported for _, message in self._valid()) or bool(self._missing())
 
     def _missing(self) -> list[StateFinding]:
         return judge_states(self._states.states, self._states.size) if self.finds_missing else []
@@ -116,8 +120,11 @@ class MessageReader:
         """Yields the messages with their places, without those that another one says mean nothing."""
         void = {one.event.id for one in self._retracted if one.voids}
         retracted = [one for one in self._retracted if one.event.id not in void]
-        for (_, place), message in self._messages.items():
-            if not any(one.retracts(message.event, dict(place)) for one in retracted):
+        said: set[tuple[str, Labels]] = set()
+        for (id_, place, _), message in self._messages.items():
+            is_first = (id_, place) not in said and message.is_frequent
+            if is_first and not any(one.retracts(message.event, dict(place)) for one in retracted):
+                said.add((id_, place))
                 yield dict(place), message
 
     def series(self, note: str = "") -> list[LabelledSeries]:
@@ -141,6 +148,16 @@ class _Message:
     number: int
     """Its line."""
     times: list[float] = field(default_factory=list)
+
+    @property
+    def is_frequent(self) -> bool:
+        """Whether there are as many moments with it as the event must have."""
+        return self.event.least == 1 or len(set(map(int, self.times))) >= self.event.least
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether it is something by itself, and not only counted."""
+        return self.event.is_reported and self.is_frequent
 
 
 def with_messages(reader: SeriesReader) -> SeriesReader:

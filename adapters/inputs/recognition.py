@@ -9,7 +9,7 @@ from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.known_formats import KIND as TEXT
 from skewscope.adapters.inputs.known_formats import known_formats
-from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind
+from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind, is_any_log
 from skewscope.adapters.inputs.nearest_kind import EXPECTED, METRICS_HINT, explain_refusal
 from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers
 from skewscope.kb.problems import InputError, Problem, join_names
@@ -131,11 +131,17 @@ def find_inputs(
 
 
 def _add_file(path: Path, folder: Path, found: FoundInputs, *, is_one_of_several: bool) -> None:
-    kind = find_kind(path, found.ahead)
+    kind = find_kind(path, found.ahead) or _find_text(path)
     if not kind:
         raise InputError([explain_refusal(path)])
     files = _siblings(path, kind, found.ahead) if _is_folder(kind) else ()
     found.add(_make_input(kind, path, folder, files, is_found=is_one_of_several))
+
+
+def _find_text(path: Path) -> str:
+    """Returns the kind of texts for a file that is the log of an unknown program, of which too little is known."""
+    with open_stream(path) as stream:
+        return TEXT if is_any_log(stream.read(HEAD_BYTES)) else ""
 
 
 def _is_folder(kind: str) -> bool:

@@ -59,7 +59,7 @@ def is_of_kind(kind: str, head: bytes, _name: str = "") -> bool:
 
 def recognise(head: bytes, name: str) -> bool:
     """Returns whether the first bytes of a file have lines of a format, or messages that are known."""
-    lines = decode_head(head)[:HEAD_LINES]
+    lines = [unwrap_record(line) for line in decode_head(head)[:HEAD_LINES]]
     is_known = is_of_kind(KIND, head, name) or any(known_events().find(line) for line in lines)
     if is_known or known_formats().choose(head):
         return is_known
