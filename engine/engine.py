@@ -386,6 +386,7 @@ def build_rule_info(rule: Rule, prevalence: str = "", calibration: Calibration |
         rule.hash,
         rule.impact_metric,
         unit,
+        format_dimension(rule.level.dimension) if rule.level else "1",
         rule.fire.score,
         prior_log_odds(prevalence),
         calibration or load_calibration(),

@@ -47,7 +47,8 @@ def build_condition(data: RawEntry, file: str) -> Condition:
     row = data["paper_row"]
     return Condition(
         **_scalar_fields(
-            data, "id name group kind what grade maturity withdrawn signature_basis prevalence prevalence_basis"
+            data,
+            "id name group kind sentence what grade maturity withdrawn signature_basis prevalence prevalence_basis",
         ),
         **_list_fields(data, "aliases scope phases parallelism why mitigations notes"),
         signature=_build_all(data.get("signature"), SignatureItem),

@@ -117,6 +117,8 @@ class Condition:
     prevalence: str = ""
     """How often it occurs among the conditions: common, occasional or rare."""
     prevalence_basis: str = ""
+    sentence: str = ""
+    """What goes wrong at a place, with `{where}` and perhaps `{group}` in it; '' for none."""
 
     @property
     def signature_signals(self) -> tuple[str, ...]:

@@ -59,6 +59,13 @@ def format_comparison(value: float, reference: float, unit: str, against: str, *
     return f"{text} ({format_factor(ratio)})" if ratio >= SAME_FACTOR and math.isfinite(ratio) else text
 
 
+def format_change(before: float, now: float, unit: str, *, share: bool = False) -> str:
+    """Returns `8.7→21.6 ms`: a value as it was and as it is, with its unit once where both have the same."""
+    first, second = (format_brief(value, unit, share=share) for value in (before, now))
+    first_unit, second_unit = (text.partition(" ")[2] for text in (first, second))
+    return f"{first.partition(' ')[0] if first_unit == second_unit else first}→{second}"
+
+
 def _format_magnitude(value: float, unit: str, *, share: bool) -> str:
     if math.isinf(value):
         return "infinite"

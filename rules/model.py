@@ -1,7 +1,7 @@
 """A rule as a frozen value. `schema/rule.md` describes the fields."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from skewscope.kb.yamlfile import Document
 from skewscope.rules.expression import Expr, Peers
@@ -133,9 +133,14 @@ class Rule:
         )
 
     @property
+    def level(self) -> Expr | None:
+        """Returns what the impact is a change of: of `drift(wire.round_period)` the period; None of a share."""
+        return _find_level(self.impact) if self.impact else None
+
+    @property
     def expressions(self) -> tuple[Expr, ...]:
         """Returns all expressions to evaluate, in a fixed order."""
-        rest = [expr for expr in (self.applies_when, self.impact) if expr]
+        rest = [expr for expr in (self.applies_when, self.impact, self.level) if expr]
         return (*(item.when for item in self.evidence), *rest)
 
     def blocking_signals(self, there: Collection[str]) -> tuple[str, ...]:
@@ -147,3 +152,11 @@ class Rule:
         if not needed and within_reach < self.fire.score:
             needed = {name for item in pro for name in item.when.missing_signals(there)}
         return tuple(sorted(needed))
+
+
+def _find_level(impact: Expr) -> Expr | None:
+    """Returns what a drift is of, for the kind of entity that an impact has; None of another expression."""
+    inner = _find_level(impact.args[0]) if impact.op == "lift" else None
+    if inner is not None:
+        return replace(impact, args=(inner,), dimension=inner.dimension)
+    return impact.args[0] if (impact.op, impact.name) == ("call", "drift") else None

@@ -10,18 +10,17 @@ from datetime import UTC, datetime
 
 from skewscope.adapters.notify import incident_text
 from skewscope.adapters.notify.alert_labels import group_key
+from skewscope.engine.advice.incident_words import describe_cost, describe_incident, describe_normal
 from skewscope.engine.advice.steps import AdvisedStep, StepCommand, advised_steps
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import FLEET, Topology
 from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import join_names
-from skewscope.kb.quantities import format_probability, format_value
+from skewscope.kb.quantities import format_probability
 
 SIGNS = {"critical": "✖", "warning": "!", "info": "·"}
 SYMPTOM_SIGN = "~"
-BARE_KINDS = ("rank", "node", "port", "gpu", "link")
-"""Kinds of entities that are known by their names: `n2`, where others need their kind: `replica A`."""
 MAX_ALTERNATIVES = 3
 MAX_UNSEEN = 3
 INCIDENT_PATH = "/incidents"
@@ -42,8 +41,8 @@ class AlertContext:
         return known.name if known else id_
 
     def title(self, one: Incident) -> str:
-        """Returns `Tensor-parallel straggler on n2`."""
-        return incident_text.shorten(f"{self.name(one.condition)} on {place_text(one)}")
+        """Returns `n2 holds up group A: every rank waits for it`."""
+        return incident_text.shorten(describe_incident(one, self.catalogue, self.topology))
 
     def url(self, one: Incident) -> str:
         """Returns the address of the page of an incident, '' without a link."""
@@ -54,23 +53,12 @@ class AlertContext:
         return advised_steps(one, self.catalogue, self.topology)
 
     def cost(self, one: Incident) -> str:
-        """Returns the measured impact as `time to first byte 121×`, '' where it is unknown."""
-        metric, change, unit = one.impact.metric, one.impact.change, one.impact.unit
-        if change is None:
-            return ""
-        signal = self.catalogue.signals.get(metric)
-        name = signal.name[0].lower() + signal.name[1:] if signal else metric
-        return f"{name} {format_value(change, unit, share=True, signed=True)}"
-
-
-def place_text(one: Incident) -> str:
-    """Returns `n2`, `replica A`, `n7/ew and 3 more`."""
-    more = f" and {len(one.also)} more" if one.also else ""
-    return (one.name if one.kind in BARE_KINDS else f"{one.kind} {one.name}") + more
+        """Returns `time of a round 8.7→21.6 ms (2.5×)`, '' where the impact is unknown."""
+        return describe_cost(one, self.catalogue)
 
 
 def alert_title(one: Incident, context: AlertContext) -> str:
-    """Returns sign, condition, place and how sure it is: `✖ Tensor-parallel straggler on n2 (97 %)`."""
+    """Returns sign, what goes wrong where, and how sure it is: `✖ n2 waits for its data loader (97 %)`."""
     sign = SYMPTOM_SIGN if one.is_symptom else SIGNS[one.severity]
     note = "cause unknown" if one.is_symptom else format_probability(one.confidence)
     return incident_text.shorten(f"{sign} {context.title(one)} ({note})")
@@ -80,7 +68,7 @@ def alert_body(one: Incident, context: AlertContext) -> str:
     """Returns since when and at what cost, what to do with its undo and its test, what else it may be, and the link."""
     blocks = (
         _facts(one, context),
-        _step_lines(context.steps(one)),
+        _step_lines(context.steps(one), describe_normal(one, context.catalogue)),
         _alternative_lines(one, context),
         (context.url(one) or f"Incident {one.id}.",),
     )
@@ -98,7 +86,8 @@ def _facts(one: Incident, context: AlertContext) -> Iterator[str]:
     hit, fleet = one.blast_radius, incident_text.fleet_of(one, context.topology)
     counts = ((hit.nodes, "node"), (hit.groups, "group"), (hit.replicas, "replica"))
     affected = ", ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts if count)
-    facts = (f"since {began_text(one)}", f"affects {affected}" if affected else "", context.cost(one))
+    name = "" if one.is_symptom else context.name(one.condition)
+    facts = (name, f"since {began_text(one)}", f"affects {affected}" if affected else "", context.cost(one))
     yield " · ".join(filter(None, facts))
     key = group_key(one, context.topology)
     yield f"place {key}" if key != one.name else ""
@@ -111,8 +100,8 @@ def _facts(one: Incident, context: AlertContext) -> Iterator[str]:
     yield f"Likely causes: {join_names(causes, MAX_ALTERNATIVES)}." if causes else ""
 
 
-def _step_lines(steps: tuple[AdvisedStep, ...]) -> Iterator[str]:
-    """Yields the first step with its command, its undo and its test."""
+def _step_lines(steps: tuple[AdvisedStep, ...], normal: str) -> Iterator[str]:
+    """Yields the first step with its command, its undo and its test, and with the level to come back to."""
     if not steps:
         return
     step, command = steps[0], steps[0].first
@@ -126,7 +115,7 @@ def _step_lines(steps: tuple[AdvisedStep, ...]) -> Iterator[str]:
     elif undo := (command.command.undo_by_hand if command else "") or (step.mitigation.undo if step.mitigation else ""):
         yield f"Undo: {undo}"
     if step.mitigation and step.mitigation.verify:
-        yield f"Worked if: {step.mitigation.verify}"
+        yield f"Worked if: {step.mitigation.verify} {normal}".rstrip()
 
 
 def _usage(command: StepCommand) -> str:

@@ -180,7 +180,7 @@ def build_message(notification: Notification, context: AlertContext) -> tuple[st
     acted = f"Acted: {incident_text.actions_text(notification.actions)}." if notification.actions else ""
     title, place = context.title(one), context.url(one) or f"Incident {one.id}."
     if what == ACTED:
-        return f"Action for {title}", f"{why}.\n{place}"
+        return f"Action: {title}", f"{why}.\n{place}"
     if what == RESOLVED:
         lasted = f"It lasted {format_duration(max(one.resolved_at - one.opened_at, 0))}." if one.resolved_at else ""
         gone = "Its place is no longer there, so whether it is over is not known." if one.is_gone else ""

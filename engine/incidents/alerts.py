@@ -53,6 +53,8 @@ class RuleInfo:
     hash: str = ""
     impact_metric: str = ""
     impact_unit: str = "1"
+    level_unit: str = "1"
+    """Unit of what the impact is a change of."""
     fire: float = -math.inf
     """The score from which it fires."""
     prior: float = prior_log_odds("")
@@ -86,6 +88,8 @@ class EvidenceSnapshot:
     impact: float
     verdicts: tuple[int, ...]
     values: tuple[float, ...]
+    level: float = math.nan
+    """What the impact is a change of; NaN where it is none or unknown."""
     log_odds: float = field(init=False, compare=False)
     """Calibrated log-odds of the condition by this evidence."""
     mean_log_magnitude: float = field(init=False, compare=False)
@@ -451,6 +455,7 @@ def build_snapshot(info: RuleInfo, t: float, evidence: EvidenceBatch) -> Evidenc
         float(evidence.impact[0]),
         tuple(int(v) for v in evidence.evidence[:, 0]),
         tuple(float(v) for v in evidence.values[:, 0]),
+        float(evidence.level[0]),
     )
 
 

@@ -9,7 +9,7 @@ from skewscope.engine.attribution.posterior import Posterior, find_posterior
 from skewscope.engine.incidents.alerts import EvidenceSnapshot, EvidenceSpec
 from skewscope.engine.incidents.confidence import CORROBORATION
 from skewscope.engine.incidents.state import IncidentState
-from skewscope.engine.model.incident import DIAGNOSIS, CompetingCondition, Impact, IncidentEvidence
+from skewscope.engine.model.incident import DIAGNOSIS, CompetingCondition, Impact, IncidentEvidence, round_significant
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.model.verdict import UNKNOWN
 from skewscope.kb.model import Catalogue
@@ -76,9 +76,7 @@ class DiagnosisState(IncidentState):
         posterior = self.posterior
         return {
             "coverage": _clamp_share(evidence.coverage),
-            "impact": Impact(
-                evidence.info.impact_metric, round_significant(evidence.impact), evidence.info.impact_unit
-            ),
+            "impact": _describe_impact(evidence),
             "rule": info.rule,
             "rule_hash": info.hash,
             "also": self.other_entities(locality),
@@ -110,6 +108,14 @@ class DiagnosisState(IncidentState):
         return replace(self, members=members, primary_entity=self.primary_entity if is_there else min(members))
 
 
+def _describe_impact(evidence: EvidenceSnapshot) -> Impact:
+    """Returns the impact, with the level before and now where it is a change of one."""
+    info, change, now = evidence.info, evidence.impact, evidence.level
+    before = now / (1 + change) if change > -1 else math.nan
+    levels = (round_significant(before), round_significant(now)) if math.isfinite(before) else (None, None)
+    return Impact(info.impact_metric, round_significant(change), info.impact_unit, *levels, info.level_unit)
+
+
 def unknown_signals(evidence: EvidenceSnapshot) -> tuple[str, ...]:
     """Returns the signals of the items whose verdict is unknown."""
     items = zip(evidence.info.items, evidence.verdicts, strict=True)
@@ -130,11 +136,6 @@ def _to_evidence(item: EvidenceSpec, verdict: int, value: float) -> IncidentEvid
     return IncidentEvidence(
         item.name, VERDICT_NAMES[verdict], item.weight, round_significant(value), item.unit, item.expr
     )
-
-
-def round_significant(value: float) -> float | None:
-    """Returns a measured number with six significant digits, None if it is not finite."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def _clamp_share(value: float) -> float:

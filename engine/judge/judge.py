@@ -80,6 +80,7 @@ class Judge:
         self._conditions = [evaluator.number_of(item.when) for item in rule.evidence]
         self._applies_when = None if rule.applies_when is None else evaluator.number_of(rule.applies_when)
         self._impact = None if rule.impact is None else evaluator.number_of(rule.impact)
+        self._level = None if rule.level is None else evaluator.number_of(rule.level)
         conditions = [item.when for item in rule.evidence]
         more = [] if rule.applies_when is None else [rule.applies_when]
         self._support = EvidenceSupport([*conditions, *more], entities, evaluator, n)
@@ -379,11 +380,13 @@ class Judge:
         some = self._subset(at)
         found = self._assess(some)
         known = found.truth != UNKNOWN
-        values, impact = np.full(known.shape, np.nan), np.full(len(at), np.nan)
+        values, impact, level = np.full(known.shape, np.nan), np.full(len(at), np.nan), np.full(len(at), np.nan)
         if numbers:
             values = np.array([self.evaluator.decisive_value(number, some) for number in self._conditions])
         if numbers and self._impact is not None:
             impact = self.evaluator.subset_value(self._impact, some)
+        if numbers and self._level is not None:
+            level = self.evaluator.subset_value(self._level, some)
         coverage = sum_rows(self._weight * known) / self._weight.sum()
         size = np.abs(impact)
         return EvidenceBatch(
@@ -393,6 +396,7 @@ class Judge:
             evidence=found.truth,
             values=np.where(known, values, np.nan).astype(np.float32),
             impact=impact.astype(np.float32),
+            level=level.astype(np.float32),
             severity=(size >= self.rule.warning).astype(np.int8) + (size >= self.rule.critical),
         )
 
@@ -414,6 +418,7 @@ class Judge:
             evidence=np.zeros((items, k), np.int8),
             values=np.full((items, k), np.nan, np.float32),
             impact=np.full(k, np.nan, np.float32),
+            level=np.full(k, np.nan, np.float32),
             severity=np.zeros(k, np.int8),
         )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from skewscope.engine.model.incident import Impact, IncidentEvidence
+from skewscope.engine.model.incident import Impact, IncidentEvidence, round_significant
 from skewscope.engine.model.parameters import LEAST_NATS
 from skewscope.engine.model.topology import Entity
 from skewscope.kb.model import Judgement, Signal
@@ -175,11 +175,19 @@ class Finding:
         return IncidentEvidence(text, "yes", 1.0, value, self.unit, self.what.id)
 
     def impact(self) -> Impact:
-        """Returns the relative change as the impact of an incident; none of a mask, whose value is no quantity."""
+        """Returns the relative change as the impact of an incident, with the levels of its own past and of now.
+
+        There is none of a mask, whose value is no quantity.
+        """
         is_quantity = bool(self.reference) and self.what.type not in ("bitmask", "state")
         change = self.ratio - 1 if is_quantity else None
-        share = None if change is None or not math.isfinite(change) else round(change, 3)
-        return Impact(self.what.id, share, "1")
+        if change is None or not math.isfinite(change):
+            return Impact(self.what.id, None, "1")
+        if self.pattern != PAST or self.against:
+            # What it is compared with is not its own level of before.
+            return Impact(self.what.id, round(change, 3), "1")
+        levels = round_significant(self.reference), round_significant(self.value)
+        return Impact(self.what.id, round(change, 3), "1", *levels, self.unit)
 
 
 class FindingBatch(Protocol):

@@ -4,6 +4,7 @@ docs/incidents.md describes the JSON and its versions.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,6 +74,11 @@ class Impact:
     metric: str
     change: float | None
     unit: str
+    before: float | None = None
+    """The metric as it should be and..."""
+    now: float | None = None
+    """...as it is, in `level_unit`; None where the change is no relative change of a level that was measured."""
+    level_unit: str = "1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +283,11 @@ def extend_history(past: History, t: float, what: str, most: int = MAX_HISTORY) 
     """Returns a history with one more event; of one with more than `most` events the middle is dropped."""
     longer = (*past, (t, what))
     return longer if len(longer) <= most else (*longer[: most // 2], *longer[-(most - most // 2) :])
+
+
+def round_significant(value: float) -> float | None:
+    """Returns a measured number with six significant digits, None if it is not finite."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -39,6 +39,8 @@ class EvidenceBatch:
     """[terms, k]: the number each term's decisive comparison looked at; NaN when unknown."""
     impact: NDArray[np.float32]
     """The rule's impact expression; NaN when unknown."""
+    level: NDArray[np.float32]
+    """What the impact is a change of, as of now; NaN where it is unknown or the impact is no such change."""
     severity: NDArray[np.int8]
     """0 info, 1 warning, 2 critical."""
 
@@ -51,6 +53,7 @@ class EvidenceBatch:
             self.evidence[:, at],
             self.values[:, at],
             self.impact[at],
+            self.level[at],
             self.severity[at],
         )
 

@@ -8,6 +8,7 @@ from skewscope.kb.matrix import VISIBILITY_LEVELS
 from skewscope.kb.model import Condition, Signal
 from skewscope.kb.schema_validation import schema
 
+SENTENCE_PLACEHOLDERS = frozenset({"where", "group"})
 RELAYED, FRONT_END = "dpu-relayed", "dpu-front-end"
 
 
@@ -17,6 +18,15 @@ def grade_has_claims(entry: CatalogueEntry) -> Problems:
     assert isinstance(entry.value, Condition)
     if entry.value.grade != "D" and not entry.value.impacts:
         yield entry.document.problem(("grade",), f"{entry.value.grade} without impacts", "claims with their sources")
+
+
+@entry_lint("conditions", "Write {where} for the place and {group} for the group that waits.")
+def sentence_has_known_placeholders(entry: CatalogueEntry) -> Problems:
+    """The sentence names the place once, and nothing else that has to be filled in but the group."""
+    assert isinstance(entry.value, Condition)
+    names = re.findall(r"\{(.*?)\}", entry.value.sentence)
+    if names and (names.count("where") != 1 or set(names) - SENTENCE_PLACEHOLDERS):
+        yield entry.document.problem(("sentence",), f"{', '.join(names)}", "where, once, and group at most")
 
 
 @entry_lint("conditions", "Say which signals, and that it is our judgement.")

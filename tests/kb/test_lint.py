@@ -288,6 +288,9 @@ SENSE = {
         "no more than",
         "how the claim",
     ),
+    "a sentence that asks for more than place and group": Damage(
+        EGRESS, "from {where} are", "from {where} to {peer} are", "sentence", "where, peer", "group at most", "{where}"
+    ),
     "a grade without claims": Damage(
         EGRESS, CLAIMS, "", "grade", "B without impacts", "claims with their sources", "grade D"
     ),

@@ -113,6 +113,7 @@ def verdict(condition, said, kind="rank", names=None, rule="", since=None) -> Ru
         evidence=np.array([s.evidence for s in says], np.int8).T.reshape(3, -1),
         values=np.array([[s.value, 1.0, 0.0] for s in says], np.float32).T.reshape(3, -1),
         impact=np.array([s.impact for s in says], np.float32),
+        level=np.full(len(says), np.nan, np.float32),
         severity=np.array([s.severity for s in says], np.int8),
     )
     return RuleVerdict(

@@ -59,7 +59,7 @@ ROOT = Incident(
     severity="critical",
     confidence=0.938,
     coverage=0.92,
-    impact=Impact("wire.round_rate", -0.38, "1"),
+    impact=Impact("time of a round", 1.48, "1", 0.0087, 0.0216, "s"),
     blast_radius=BlastRadius(nodes=1, groups=1),
     rule="tp-straggler-on-the-wire",
     rule_hash="5d2ac1a9e0f37b6655aa",
@@ -270,8 +270,12 @@ def healthy() -> ReplayResult:
     return replace(outcome(()), unmapped={})
 
 
+SENTENCES = {"tp-straggler": "{where} holds up {group}: every rank waits for it"}
+
+
 def _condition(id_: str, name: str) -> Condition:
     return Condition(
+        sentence=SENTENCES.get(id_, ""),
         id=id_,
         name=name,
         aliases=("slow rank",),

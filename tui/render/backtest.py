@@ -6,10 +6,11 @@ from math import isnan
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from skewscope.engine.advice.incident_words import format_location
 from skewscope.engine.model.incident import Incident, rfc3339
 from skewscope.tui.render import units
 from skewscope.tui.render.blocks import table_lines
-from skewscope.tui.render.detail import DisplayNames, format_confidence, format_location
+from skewscope.tui.render.detail import DisplayNames, format_confidence
 from skewscope.tui.render.text import Line, line
 
 if TYPE_CHECKING:

@@ -2,8 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from skewscope.engine.advice.command_values import fill_commands
+from skewscope.engine.advice.incident_words import (
+    describe_cost,
+    describe_incident,
+    describe_metric,
+    describe_size,
+    format_location,
+)
 from skewscope.engine.advice.steps import AdvisedStep, advised_steps
 from skewscope.engine.model.incident import CompetingCondition, Incident, IncidentEvidence
 from skewscope.engine.model.topology import Topology
@@ -56,11 +64,6 @@ class DisplayNames:
         known = self.catalogue.signals.get(id_)
         return f"{id_} ({known.name})" if known else id_
 
-    def metric_name(self, metric: str) -> str:
-        """Returns what an impact is of in words: the name of a signal, in small letters, or the words themselves."""
-        known = self.catalogue.signals.get(metric)
-        return f"{known.name[:1].lower()}{known.name[1:]}" if known else metric
-
     def mitigation_name(self, id_: str) -> str:
         """Returns a mitigation's name, or its id if it is unknown."""
         known = self.catalogue.mitigations.get(id_)
@@ -69,6 +72,10 @@ class DisplayNames:
     def incident_title(self, incident: Incident) -> str:
         """Returns `<name> on <location>`."""
         return f"{self.incident_name(incident)} on {format_location(incident)}"
+
+    def sentence(self, incident: Incident) -> str:
+        """Returns what goes wrong where: `n2 holds up group A: every rank waits for it`."""
+        return describe_incident(incident, self.catalogue, self.topology)
 
     def find_incident(self, id_: str) -> Incident | None:
         """Returns the incident with this id, None if it is unknown."""
@@ -93,46 +100,20 @@ def severity_glyph(incident: Incident) -> tuple[str, str]:
     return (SYMPTOM_GLYPH, role) if incident.is_symptom and incident.state != "resolved" else (glyph, role)
 
 
-def format_location(incident: Incident) -> str:
-    """Returns `rank n2`, or `n2/ew +3` with the number of further members; the kind where the name does not show it."""
-    more = f" +{len(incident.also)}" if incident.also else ""
-    return f"{format_place(incident.kind, incident.name)}{more}"
-
-
-def format_where(incident: Incident) -> str:
-    """Returns the location in a table, where a node or rank needs no kind: `n2 +3`."""
-    location = format_location(incident)
-    is_named = incident.kind in ("node", "rank") and not incident.name.isdecimal()
-    return location.removeprefix(f"{incident.kind} ") if is_named else location
-
-
-def format_place(kind: str, name: str) -> str:
-    """Returns `rank n2` or `n7/ew`: kind and name, or the name alone where it shows the kind."""
-    is_plain = name.lower().startswith(kind) or (kind in ("port", "link", "gpu", "peer") and "/" in name)
-    return name if is_plain else f"{kind} {name}"
-
-
 def format_confidence(incident: Incident) -> str:
     """Returns `94 %`."""
     return format_probability(incident.confidence)
 
 
 def format_impact(incident: Incident, names: DisplayNames) -> str:
-    """Returns `rate of rounds −38 %`, or '' if the impact is not measured."""
-    change = incident.impact.change
-    if change is None:
-        return ""
-    size = units.format_value(change, incident.impact.unit, share=True, signed=True)
-    return f"{names.metric_name(incident.impact.metric)} {size}"
+    """Returns `time of a round 8.7→21.6 ms (2.5×)`, or '' if the impact is not measured."""
+    return describe_cost(incident, names.catalogue)
 
 
 def format_impact_short(incident: Incident, names: DisplayNames) -> str:
-    """Returns `−38 % rate of rounds`: the number survives cropping."""
-    change = incident.impact.change
-    if change is None:
-        return ""
-    size = units.format_value(change, incident.impact.unit, share=True, signed=True)
-    return f"{size} {names.metric_name(incident.impact.metric)}"
+    """Returns `8.7→21.6 ms (2.5×) time of a round`: the number survives cropping."""
+    size = describe_size(incident)
+    return f"{size} {describe_metric(incident.impact.metric, names.catalogue)}" if size else ""
 
 
 def format_blast_radius(incident: Incident) -> str:
@@ -158,10 +139,29 @@ def format_name(name: str) -> str:
     return name.replace("_", " ")
 
 
-def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line, Line, Line]:
-    """Returns three lines: condition and location; state and confidence; time, impact and extent."""
+class Headline(NamedTuple):
+    """What an incident begins with."""
+
+    what: Line
+    """What goes wrong where."""
+    state: Line
+    """Severity, state and confidence."""
+    since: Line
+    """Time, impact and extent."""
+    name: str
+    """The name of the condition where the sentence does not have it, else ''."""
+
+    @property
+    def named_state(self) -> Line:
+        """Returns the state, with the name after it."""
+        return (*self.state, (f" · {self.name}", "")) if self.name else self.state
+
+
+def headline(incident: Incident, names: DisplayNames, now: float) -> Headline:
+    """Returns what an incident begins with, as lines."""
     mark, role = severity_glyph(incident)
-    what = ((f"{mark} ", role), (names.incident_title(incident), "title"))
+    sentence = names.sentence(incident)
+    what = ((f"{mark} ", role), (sentence, "title"))
     state = ((_severity_words(incident), role), (f" · {state_words(incident)}", ""), *_certainty(incident))
     ended = f", ended {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     lasted = units.format_duration(duration(incident, now))
@@ -169,8 +169,10 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> tuple[Line,
     is_moment = incident.resolved_at is None and duration(incident, now) < units.MOMENT_S
     since = f"at {clock}" if is_moment else f"since {clock}, for {lasted}{ended}"
     cost = format_impact(incident, names) or ("" if incident.is_symptom else "cost not measurable")
+    name = names.incident_name(incident)
     facts = [since, cost, _affected(incident, names)]
-    return what, state, line("  " + " · ".join(filter(None, facts)), "dim")
+    since_line = line("  " + " · ".join(filter(None, facts)), "dim")
+    return Headline(what, state, since_line, "" if sentence.startswith(name) else name)
 
 
 def _severity_words(incident: Incident) -> str:

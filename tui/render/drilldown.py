@@ -42,8 +42,7 @@ class DrilldownContext:
 def drilldown_lines(context: DrilldownContext, columns: int, rows: int = 40) -> list[Line]:
     """Returns the drill-down, in two columns if the screen is wide enough."""
     incident, now = context.incident, context.snapshot.time
-    what, state, since = detail.headline(incident, context.names, now)
-    out = [*wrap(what, columns, 2), *wrap((("  ", ""), *state), columns, 2), *wrap(since, columns, 2)]
+    out = incident_layout.headline_lines(incident, context.names, now, columns)
     for part in lead_sections(incident, context.names):
         out += incident_layout.section_lines(part, columns)
     out.append(())

@@ -44,4 +44,5 @@ def format_evidence(item: IncidentEvidence) -> str:
     is_bits = item.value >= MIN_BITS and item.value == round(item.value)
     if is_bits and not mask_signals().isdisjoint(SIGNAL.findall(item.expr)):
         return ""
-    return units.format_value(item.value, item.unit, share="percent" in item.expr and not is_bits)
+    is_share = "percent" in item.expr or all(map(units.is_share, SIGNAL.findall(item.expr) or [""]))
+    return units.format_value(item.value, item.unit, share=is_share and not is_bits)

@@ -15,6 +15,7 @@ from skewscope.adapters.actions.summary import describe_action
 from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.actions.action import Action
 from skewscope.engine.advice.command_values import fill_commands
+from skewscope.engine.advice.incident_words import format_location
 from skewscope.engine.model.incident import Incident, IncidentEvidence
 from skewscope.tui.render import detail, evidence_series, incident_table, text, units
 from skewscope.tui.render.actions import format_measurement
@@ -121,7 +122,7 @@ def page_title(incident: Incident, names: DisplayNames) -> str:
     """Returns the sentence of an incident, with its time."""
     glyph, _ = detail.severity_glyph(incident)
     when = "" if units.is_undated(incident.opened_at) else f", {units.format_datetime(incident.opened_at)}"
-    return f"{glyph} {names.incident_title(incident)}{when}"
+    return f"{glyph} {names.sentence(incident)}{when}"
 
 
 def to_html(value: str) -> str:
@@ -161,7 +162,7 @@ def _overview_row(row: incident_table.IncidentRow, data: HtmlReportData) -> str:
     sure, impact = detail.format_confidence(incident), to_html(detail.format_impact(incident, data.names))
     cells = (
         f"<td class=l><span class={role}>{glyph} {to_html(label)}</span>",
-        f"<td>{linked}<td>{to_html(detail.format_location(incident))}<td>{units.format_time(incident.opened_at)}",
+        f"<td>{linked}<td>{to_html(format_location(incident))}<td>{units.format_time(incident.opened_at)}",
         f"<td class=n>{lasted}<td class=n>{sure}<td>{impact}",
     )
     return f"<tr>{''.join(cells)}</tr>"
@@ -169,7 +170,7 @@ def _overview_row(row: incident_table.IncidentRow, data: HtmlReportData) -> str:
 
 def incident_section(incident: Incident, data: HtmlReportData, node_lookup: NodeLookup) -> str:
     """Returns a root incident: what an operator needs and charts; the reasoning is folded."""
-    what, state, since = detail.headline(incident, data.names, data.snapshot.time)
+    head = detail.headline(incident, data.names, data.snapshot.time)
     charts = (
         _chart_svg(incident, data, item, one)
         for item, one in evidence_series.list_series(incident, data.snapshot, node_lookup)[:MAX_CHARTS]
@@ -177,8 +178,8 @@ def incident_section(incident: Incident, data: HtmlReportData, node_lookup: Node
     reasoning = [part for part in detail.full_sections(incident, data.names) if part.label not in _REPLACED_LABELS]
     return "".join(
         (
-            f"<h2 id='{to_html(incident.id)}'>{_spans_html(what)}</h2>",
-            f"<p>{_spans_html(state)}<br>{_spans_html(since)}</p>",
+            f"<h2 id='{to_html(incident.id)}'>{_spans_html(head.what)}</h2>",
+            f"<p>{_spans_html(head.named_state)}<br>{_spans_html(head.since)}</p>",
             _members_picture(incident, data, node_lookup),
             _lead_table(lead_sections(incident, data.names)),
             _actions_section(incident, data),

@@ -19,12 +19,17 @@ _DROP_ORDER = ("also", "works if", "if wrong", "causes", "undo", "caused by", "d
 
 def short_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
     """Returns what an operator needs of an incident, wrapped, with its id."""
-    what, state, since = detail.headline(incident, names, now)
-    state = (("  ", ""), *state, (f" · {incident.id}", "dim"))
-    lines = [*wrap(what, columns, 2), *wrap(state, columns, 2), *wrap(since, columns, 2)]
+    lines = headline_lines(incident, names, now, columns, f" · {incident.id}")
     if incident.also:
         lines += wrap(line("  also hit: " + join_names(incident.also)), columns, 2)
     return lines + [row for part in lead_sections(incident, names) for row in section_lines(part, columns)]
+
+
+def headline_lines(incident: Incident, names: DisplayNames, now: float, columns: int, note: str = "") -> list[Line]:
+    """Returns the headline, wrapped, with a note after the state."""
+    head = detail.headline(incident, names, now)
+    state: Line = (("  ", ""), *head.named_state, (note, "dim"))
+    return [*wrap(head.what, columns, 2), *wrap(state, columns, 2), *wrap(head.since, columns, 2)]
 
 
 def fill_rows(parts: tuple[Section, ...], columns: int, rows: int) -> list[Line]:
@@ -37,9 +42,9 @@ def fill_rows(parts: tuple[Section, ...], columns: int, rows: int) -> list[Line]
     return squeeze_rows(parts, columns, rows)
 
 
-def _headline_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
+def _cropped_headline(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
     """Returns the headline in two lines; the state is beside the name if it fits."""
-    what, state, since = detail.headline(incident, names, now)
+    what, state, since, _ = detail.headline(incident, names, now)
     if line_width(what) + line_width(state) < columns:
         return [justify(what, state, columns), fit(since, columns)]
     (text, role), *rest = since
@@ -48,7 +53,7 @@ def _headline_lines(incident: Incident, names: DisplayNames, now: float, columns
 
 def squeezed_lines(incident: Incident, names: DisplayNames, now: float, columns: int, rows: int) -> list[Line]:
     """Returns an incident in at most `rows` lines; dropped items are counted."""
-    head = _headline_lines(incident, names, now, columns)
+    head = _cropped_headline(incident, names, now, columns)
     return head + squeeze_rows(lead_sections(incident, names), columns, rows - len(head))
 
 
@@ -97,8 +102,7 @@ def _add_label(label: str, item: Line) -> Line:
 
 def full_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
     """Returns an incident in full, wrapped, with blank lines between sections."""
-    what, state, since = detail.headline(incident, names, now)
-    lines = [*wrap(what, columns, 2), *wrap((("  ", ""), *state), columns, 2), *wrap(since, columns, 2)]
+    lines = headline_lines(incident, names, now, columns)
     if incident.also:
         lines += wrap(line("  also hit: " + ", ".join(incident.also)), columns, 2)
     for part in detail.full_sections(incident, names):

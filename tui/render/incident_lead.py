@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from skewscope.engine.advice.incident_words import describe_normal
 from skewscope.engine.advice.steps import AdvisedStep, advised_steps
 from skewscope.engine.model.incident import CompetingCondition, Incident, IncidentEvidence
 from skewscope.kb.problems import join_names
@@ -107,7 +108,7 @@ def step_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...
     more = len(steps) - MAX_STEPS
     do += [line(f"and {more} more", "dim")] if more > 0 else []
     first = steps[0]
-    parts = tuple(do), _undo_lines(first), _test_lines(first)
+    parts = tuple(do), _undo_lines(first), _test_lines(first, incident, names)
     return tuple(Section(label, items) for label, items in zip(STEP_LABELS, parts, strict=True))
 
 
@@ -131,8 +132,11 @@ def _undo_lines(step: AdvisedStep) -> tuple[Line, ...]:
     return (line(text),) if text else ()
 
 
-def _test_lines(step: AdvisedStep) -> tuple[Line, ...]:
-    return (line(step.mitigation.verify),) if step.mitigation and step.mitigation.verify else ()
+def _test_lines(step: AdvisedStep, incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
+    """Returns the test of success, with the level to come back to where it was measured."""
+    test = step.mitigation.verify if step.mitigation else ""
+    level = describe_normal(incident, names.catalogue) if incident.state != "resolved" else ""
+    return tuple(map(line, filter(None, (test, level))))
 
 
 # --- what else it could be

@@ -49,7 +49,8 @@ class IncidentScreen:
 
     def heading(self, columns: int) -> list[Line]:
         """Returns the incident in a sentence or two: what, where, state, since when, what it costs, whom it affects."""
-        what, state, since = detail.headline(self.context.incident, self.context.names, self.context.snapshot.time)
+        head = detail.headline(self.context.incident, self.context.names, self.context.snapshot.time)
+        what, state, since = head.what, head.named_state, head.since
         if line_width(what) + line_width(state) < columns:
             return [justify(what, state, columns), *wrap(since, columns, 2)]
         (text, role), *rest = since

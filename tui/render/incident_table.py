@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skewscope.engine.advice.incident_words import format_location, format_where
 from skewscope.engine.advice.steps import advised_steps
 from skewscope.engine.model.incident import DIAGNOSIS, SEVERITIES, SYMPTOM, Incident
 from skewscope.tui.render import columns, detail, filter_query, units
@@ -203,7 +204,7 @@ def filter_table(
 
 def _haystack(incident: Incident, names: DisplayNames) -> str:
     name = names.incident_name(incident)
-    return " ".join((incident.id, incident.condition, name, detail.format_location(incident), *incident.also)).lower()
+    return " ".join((incident.id, incident.condition, name, format_location(incident), *incident.also)).lower()
 
 
 # --- columns
@@ -277,7 +278,7 @@ class IncidentCellFormatter:
 
 
 _COLUMN_TEXTS: Mapping[str, Callable[[Incident, float], str]] = {
-    "where": lambda i, _: detail.format_where(i),
+    "where": lambda i, _: format_where(i),
     "since": lambda i, _: units.format_time(detail.began_at(i)),
     "for": lambda i, now: units.format_duration(detail.duration(i, now)),
     "sure": lambda i, _: "" if i.is_symptom else detail.format_confidence(i),
@@ -313,5 +314,5 @@ def bare_line(row: IncidentRow, cells: IncidentCellFormatter, gutter: Span = (" 
     incident = row.incident
     name = cells.names.incident_name(incident)
     sure = cells.cell(row, "sure")[0]
-    text = f"{sure:>5} {detail.format_location(incident)}: {name}"
+    text = f"{sure:>5} {format_location(incident)}: {name}"
     return (cells.cell(row, "mark"), gutter, (text, cells.cell(row, "where")[1]))

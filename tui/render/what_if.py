@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from skewscope.engine.advice.incident_words import format_location
 from skewscope.engine.model.incident import rfc3339
 from skewscope.tui.render import units
 from skewscope.tui.render.backtest import KINDS
 from skewscope.tui.render.blocks import table_lines
-from skewscope.tui.render.detail import DisplayNames, format_confidence, format_location
+from skewscope.tui.render.detail import DisplayNames, format_confidence
 from skewscope.tui.render.expression_text import format_expression, split_definitions
 from skewscope.tui.render.text import Line, line
 

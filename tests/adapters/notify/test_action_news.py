@@ -133,5 +133,5 @@ def test_a_chat_says_what_became_of_an_action():
     title, body = chat.build_message(
         Notification(1, 5.0, update, ("drain w2 at front: undone",)), AlertContext(catalogue(), fleet())
     )
-    assert title.startswith("Action for Tensor-parallel straggler on ")
+    assert title.startswith("Action: n3 holds up group A")
     assert body.count("drain w2 at front: undone") == 1

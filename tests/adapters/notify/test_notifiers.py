@@ -252,9 +252,10 @@ def test_a_message_has_names_cost_command_undo_and_test():
         also=("n9",),
     )
     title, body = chat.build_message(Notification(1, 5.0, IncidentUpdate(OPENED, "", one)), CONTEXT)
-    assert title == "! Tensor-parallel straggler on n2 and 1 more (75 %)"
+    assert title == "! n2 +1 holds up group A: every rank waits for it (75 %)"
     lines = body.splitlines()
-    assert lines[0] == "since 1970-01-01 00:00:00 UTC · affects 1 node, 1 group · rounds −25 %"
+    facts = ("Tensor-parallel straggler", "since 1970-01-01 00:00:00 UTC", "affects 1 node, 1 group", "rounds −25 %")
+    assert lines[0] == " · ".join(facts)
     first = lines.index("Do: Drain n2 (medium risk)")
     assert lines[first + 1] == "  scontrol update NodeName=n2 State=DRAIN Reason=i-2"
     assert lines[lines.index("Undo:") + 1] == "  scontrol update NodeName=n2 State=RESUME"
@@ -278,10 +279,10 @@ def test_a_message_for_each_opening_and_each_end():
 
         asyncio.run(send())
     opened, resolved = (post.json for post in ear.posts)
-    assert opened["title"] == "! Tensor-parallel straggler on n3 (75 %)"
+    assert opened["title"] == "! n3 holds up group A: every rank waits for it (75 %)"
     assert "confidence" not in opened["message"]
     assert "Do: drain-node" in opened["message"]
-    assert resolved["title"] == "Resolved: Tensor-parallel straggler on n3"
+    assert resolved["title"] == "Resolved: n3 holds up group A: every rank waits for it"
 
 
 def test_a_place_that_takes_nothing_hurts_no_other():

@@ -317,6 +317,19 @@ def test_the_same_samples_twice_are_the_same_verdicts_bit_by_bit():
     assert told[0] == told[1]
 
 
+def test_a_drift_has_the_level_of_now_as_well():
+    text = edited(SIMPLE, impact="{metric: rounds per second, change: drift(wire.round_rate)}")
+    bench = Bench(rule(text))
+    for tick in range(60):
+        late = tick >= 50
+        (verdict,) = bench.tick({LAG: 9e-3 if late else 1e-4, ("wire.round_rate", "A"): 60.0 if late else 100.0})
+    evidence = verdict.evidence_of([verdict.names.index("A:n2")])
+    assert evidence.impact[0] == pytest.approx(-0.4, abs=0.02)
+    assert evidence.level[0] == pytest.approx(60.0)
+    (plain,) = Bench(rule(SIMPLE)).tick({LAG: 9e-3, ("wire.round_rate", "A"): 60.0})
+    assert np.isnan(plain.evidence_of([plain.names.index("A:n2")]).level[0])
+
+
 def test_severity_follows_the_impact():
     bench = Bench(rule(SIMPLE))
     for tick in range(20):

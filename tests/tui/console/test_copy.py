@@ -57,7 +57,8 @@ def test_why_there_is_no_command_is_said():
 
 def test_incidents_are_shared_as_markdown_and_as_a_page(tmp_path):
     copied, _ = pressed("y", "m")
-    assert copied.startswith("**✖ Tensor-parallel straggler on rank n2**, 94 % sure, since 2026-11-20 12:19:11 UTC")
+    sentence = "n2 holds up group A: every rank waits for it"
+    assert copied.startswith(f"**✖ {sentence}**, 94 % sure, since 2026-11-20 12:19:11 UTC")
     assert "▶ A n2" in copied
     assert "12.3 ms, peers 1.07 ms" in copied
     options = ConsoleOptions(recordings_folder=tmp_path)

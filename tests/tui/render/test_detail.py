@@ -42,8 +42,8 @@ def test_the_short_form_has_no_expressions_and_no_long_lists():
 def test_the_full_detail_has_evidence_and_advice():
     shown = to_plain_text(incident_layout.full_lines(ROOT, WORDS, NOW, 100))
     for words in (
-        "Tensor-parallel straggler on rank n2",
-        "94 % sure",
+        "n2 holds up its group: every rank waits for it",
+        "94 % sure · Tensor-parallel straggler",
         "since 12:19:11 UTC, for 77 s",
         "12.4 ms",
         "Fabric congestion: CNP",

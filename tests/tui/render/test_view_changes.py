@@ -29,7 +29,7 @@ def told(before, after):
 def test_a_line_for_each_change():
     first = told(None, snapshot(50, (ROOT, CHILD)))
     assert first[0] == (
-        "opened: critical, Tensor-parallel straggler on rank n2, 94 % sure, wire.round_rate −38 %, "
+        "opened: critical, Tensor-parallel straggler on rank n2, 94 % sure, time of a round 8.7→21.6 ms (2.5×), "
         "do: Drain rank n2 [tp-straggler@n2#1]"
     )
     assert first[2].startswith("explained: Pipeline bubble on group B, caused by Tensor-parallel straggler on rank n2")

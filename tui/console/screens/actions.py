@@ -10,6 +10,7 @@ import numpy as np
 from skewscope.adapters.view.snapshot import RuleHealth
 from skewscope.engine.actions.action import APPROVED, PROPOSED, UNDOING, Action, action_to_json
 from skewscope.engine.actions.by_hand import awaits_person
+from skewscope.engine.advice.incident_words import format_location
 from skewscope.engine.model.incident import Advice, Incident
 from skewscope.tui.console.operator_log import OperatorLogEntry
 from skewscope.tui.console.screen_layout import ScreenLayout
@@ -283,7 +284,7 @@ class ActionsModel(ScreenModel):
         texts = {
             "what": names.mitigation_name(act.advice.id),
             "for": names.condition_name(incident.condition),
-            "where": detail.format_location(incident),
+            "where": format_location(incident),
             "actor": act.advice.actor,
             "dpu": known.dpu.can if known else "",
             "risk": known.risk if known else "",

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from skewscope.adapters.view.snapshot import RuleHealth
+from skewscope.engine.advice.incident_words import format_location
 from skewscope.engine.model.incident import Incident
 from skewscope.kb.model import Condition
 from skewscope.kb.search import search, search_index
@@ -259,9 +260,7 @@ class CatalogueModel(ScreenModel):
             since = (
                 f"{units.format_time(incident.opened_at)}, {incident.state}, {detail.format_confidence(incident)} sure"
             )
-            out.append(
-                (("  ", ""), detail.severity_glyph(incident), (f" {detail.format_location(incident)}  {since}", ""))
-            )
+            out.append((("  ", ""), detail.severity_glyph(incident), (f" {format_location(incident)}  {since}", "")))
         return out
 
     def occurrences(self, condition: str) -> list[Incident]:

@@ -1,0 +1,87 @@
+"""Where an incident is, what goes wrong there and what it costs, in few words. Pure."""
+
+from skewscope.engine.advice.command_values import placeholder_values
+from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.topology import Topology
+from skewscope.kb.model import Catalogue
+from skewscope.kb.quantities import format_change, format_factor, format_value, is_share
+
+_NAMED_KINDS = ("node", "rank")
+"""Kinds of entities that people know by their names alone."""
+_KINDS_WITH_PARTS = ("port", "link", "gpu", "peer")
+"""Kinds of entities whose names have the node before a slash, which shows the kind."""
+
+
+def format_place(kind: str, name: str) -> str:
+    """Returns `rank n2` or `n7/ew`: kind and name, or the name alone where it shows the kind."""
+    is_plain = name.lower().startswith(kind) or (kind in _KINDS_WITH_PARTS and "/" in name)
+    return name if is_plain else f"{kind} {name}"
+
+
+def format_location(incident: Incident) -> str:
+    """Returns `rank n2`, or `n2/ew +3` with the number of further members; the kind where the name does not show it."""
+    more = f" +{len(incident.also)}" if incident.also else ""
+    return f"{format_place(incident.kind, incident.name)}{more}"
+
+
+def format_where(incident: Incident) -> str:
+    """Returns the location where a node or rank needs no kind: `n2 +3`."""
+    location = format_location(incident)
+    is_named = incident.kind in _NAMED_KINDS and not incident.name.isdecimal()
+    return location.removeprefix(f"{incident.kind} ") if is_named else location
+
+
+def describe_incident(incident: Incident, catalogue: Catalogue, topology: Topology | None = None) -> str:
+    """Returns what goes wrong as a sentence: `n2 holds up group A: every rank waits for it`.
+
+    Where the catalogue has no sentence: the name of the condition or symptom, and the location.
+    """
+    condition = catalogue.conditions.get(incident.condition)
+    where = format_where(incident)
+    if condition is None or not condition.sentence:
+        known = condition or catalogue.symptoms.get(incident.condition)
+        return f"{known.name if known else incident.condition} on {where}"
+    group = placeholder_values(incident, topology or Topology()).get("group", "")
+    text = condition.sentence.replace("{group}", f"group {group}" if group else "its group").replace("{where}", where)
+    return text[0].upper() + text[1:] if text.startswith(f"{incident.kind} ") else text
+
+
+def describe_metric(metric: str, catalogue: Catalogue) -> str:
+    """Returns what an impact is of in words: the name of a signal, in small letters, or the words themselves."""
+    known = catalogue.signals.get(metric)
+    return f"{known.name[:1].lower()}{known.name[1:]}" if known else metric
+
+
+def describe_size(incident: Incident) -> str:
+    """Returns how large an impact is: `8.7→21.6 ms (2.5×)` of a change, `42 %` of a share; '' if it is not measured."""
+    impact = incident.impact
+    if impact.change is None:
+        return ""
+    if impact.before is None or impact.now is None:
+        return format_value(impact.change, impact.unit, share=True, signed=incident.is_symptom or impact.unit != "1")
+    levels = format_change(impact.before, impact.now, impact.level_unit, share=is_share(impact.metric))
+    is_multiple = impact.change >= 1
+    factor = (
+        format_factor(1 + impact.change) if is_multiple else format_value(impact.change, "1", share=True, signed=True)
+    )
+    return f"{levels} ({factor})"
+
+
+def _format_percent(change: float) -> str:
+    """Returns `−38 %`."""
+    return format_value(change, "1", share=True, signed=True)
+
+
+def describe_cost(incident: Incident, catalogue: Catalogue) -> str:
+    """Returns `time of a round 8.7→21.6 ms (2.5×)`, or '' if the impact is not measured."""
+    size = describe_size(incident)
+    return f"{describe_metric(incident.impact.metric, catalogue)} {size}" if size else ""
+
+
+def describe_normal(incident: Incident, catalogue: Catalogue) -> str:
+    """Returns `Normal: time of a round 8.7 ms.`, '' where the normal level was not measured."""
+    impact = incident.impact
+    if impact.before is None:
+        return ""
+    level = format_value(impact.before, impact.level_unit, share=is_share(impact.metric))
+    return f"Normal: {describe_metric(impact.metric, catalogue)} {level}."
