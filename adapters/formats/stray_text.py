@@ -42,8 +42,14 @@ PROMPT = re.compile(
     re.MULTILINE,
 )
 """A prompt of a shell, with what was typed at it."""
-BLANKS = ((b"\r\n", b"\n"), (b"\xc2\xa0", b" "), (b"\xe2\x80\x8b", b""))
-"""Ends of lines of Windows, and blanks of web pages that look like others or like nothing."""
+DRAWN = {"|": "\u2502\u2503\u2551", "-": "\u2500\u2501\u2550", "+": "".join(map(chr, range(0x250C, 0x254C)))}
+DRAWN["+"] += "".join(map(chr, range(0x2552, 0x256D)))
+"""Lines and corners that frames of tables are drawn with, by the character that stands for them elsewhere."""
+BLANKS = (
+    *((b"\r\n", b"\n"), (b"\xc2\xa0", b" "), (b"\xe2\x80\x8b", b"")),
+    *((drawn.encode(), plain.encode()) for plain, some in DRAWN.items() for drawn in some),
+)
+"""Ends of lines of Windows, blanks of web pages that look like others or like nothing, and drawn frames."""
 
 _counts: ContextVar[dict[str, Counter[Kind]] | None] = ContextVar("counts", default=None)
 

@@ -177,7 +177,7 @@ def _parse_date(words: list[str], offset: float) -> float | None:
 def parse_dump_name(file: str) -> DumpName:
     """Returns node, device and time that the name of a file says; '' and None for what it does not."""
     stem = file.replace("\\", "/").rpartition("/")[2]
-    stem = re.sub(r"(?:\.(?:txt|log|out|dump|gz|zst))+$", "", stem)
+    stem = re.sub(r"(?:\.(?:txt|log|out|dump|gz|zst|prom|om|metrics|json|csv))+$", "", stem)
     time = None
     if match := NAME_STAMP.search(stem):
         digits = re.sub(r"\D", "", match["date"] + match["clock"])

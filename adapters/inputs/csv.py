@@ -42,6 +42,8 @@ from skewscope.kb.problems import InputError, Problem
 BLOCK_BYTES = 4 << 20
 MAX_COLUMNS = 4096
 SEPARATORS = ",;\t"
+CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d):([0-5]\d(?:\.\d{1,9})?)")
+"""A time of a day without its date."""
 EMPTY_CELLS = ["", "N/A", "NA", "n/a", "null", "None", "NaN", "nan", "[N/A]"]
 COLUMN_NAME = re.compile(r'(?:"?[^\W\d][^\x00-\x1f"]*"?)?')
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -205,7 +207,9 @@ def _read_batches(stream: Any, state: _CsvFile) -> Iterator[Any]:
 
 def _layout_of(batch: Any, state: _CsvFile) -> TableLayout:
     def is_number(name: str) -> bool:
-        texts = (text for text in batch.column(name).to_pylist() if text is not None)
+        texts = (
+            text for text in batch.column(name).to_pylist() if text is not None and text.strip() not in EMPTY_CELLS
+        )
         some = [text for _, text in zip(range(100), texts, strict=False)]
         # A cell that is no number among many that are is an error of its line, not a label.
         return sum(bool(NUMBER.fullmatch(text.strip())) for text in some) * 2 > len(some)
@@ -248,10 +252,12 @@ def _to_numbers(column: Any, name: str, state: _CsvFile) -> Any:
     import pyarrow.compute as pc  # noqa: PLC0415
 
     try:
-        return pc.utf8_trim_whitespace(column).cast(pa.float64())
+        trimmed = pc.utf8_trim_whitespace(column)
+        is_empty = pc.is_in(trimmed, value_set=pa.array(EMPTY_CELLS))
+        return pc.if_else(is_empty, pa.scalar(None, pa.string()), trimmed).cast(pa.float64())
     except pa.ArrowInvalid:
         for row, text in enumerate(column.to_pylist()):
-            if text is not None and not NUMBER.fullmatch(text.strip()):
+            if text is not None and text.strip() not in EMPTY_CELLS and not NUMBER.fullmatch(text.strip()):
                 hint = "A label? Name its column as Skewscope does: node, gpu, port, device, rank, ..."
                 raise state.problem(
                     state.rows + row, name, f"{text!r:.40}", "a number, or an empty cell", hint
@@ -280,6 +286,11 @@ def _add_time(text: str, seconds: dict[str, float], divisor: float) -> bool:
         if unit and number >= 0:
             seconds[text] = number / unit
         return text in seconds
+    if clock := CLOCK.fullmatch(bare):
+        # Without a date, days are counted from 1970 on.
+        hour, minute, second = clock.groups()
+        seconds[text] = 3600.0 * int(hour) + 60.0 * int(minute) + float(second)
+        return True
     with suppress(ValueError, OverflowError):
         when = datetime.fromisoformat(bare.replace("/", "-"))
         seconds[text] = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -16,6 +16,7 @@ from skewscope.adapters.discovery.render import render_draft
 from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.adapters.inputs.file_origin import join_notes
 from skewscope.adapters.inputs.folder_origins import label_folders
+from skewscope.adapters.inputs.guessed_names import guess_mapping
 from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.log_years import find_years
 from skewscope.adapters.inputs.recognition import SkippedFile, find_inputs
@@ -95,10 +96,9 @@ def draft_recording(
     raw = Recording(folder, known, inputs, topology_hash=digest, mapping=names_of_user, workers=workers, tick=None)
     raw, told = label_folders(keep_written_times(raw))
     raw, years = find_years(raw)
-    names = MetricResolver(catalogue(), Topology(), raw.mapping)
-    scan = scan_inputs(raw, names, progress)
+    scan, raw, guessed = _scan_with_guesses(raw, progress)
     skipped = tuple(_mark_named((*found.skipped, *unplaced, *scan.unread), paths, folder))
-    note = join_notes(*scan.read_as_text)
+    note = join_notes(*scan.read_as_text, guessed)
     told = [*_named_nodes(scan), *_named_runs(scan), *told]
     if topology:
         readable = replace(raw, inputs=_keep_readable(raw, scan))
@@ -110,6 +110,21 @@ def draft_recording(
     read, digest = parse_topology_file(text, TOPOLOGY_FILE)
     whole = replace(raw, topology=read, topology_hash=digest, inputs=tuple(scan.inputs))
     return DraftRecording(whole, text, tuple(draft.assumptions), scan.unknown, skipped, note)
+
+
+def _scan_with_guesses(
+    raw: Recording, progress: Callable[[str, float], None] | None
+) -> tuple[SeriesScan, Recording, str]:
+    """Returns the series of a recording, it with a mapping for inputs of which nothing is known, and a note of that."""
+    scan = scan_inputs(raw, MetricResolver(catalogue(), Topology(), raw.mapping), progress)
+    unknown = [one for each in scan.found for one in each.unknown]
+    if raw.mapping.rules or not unknown:
+        return scan, raw, ""
+    mapping, note = guess_mapping((metric, dict(pairs)) for metric, pairs in unknown)
+    if not mapping.rules:
+        return scan, raw, ""
+    guessed = replace(raw, mapping=mapping)
+    return scan_inputs(guessed, MetricResolver(catalogue(), Topology(), mapping), progress), guessed, note
 
 
 def _mark_named(skipped: Sequence[SkippedFile], paths: Sequence[Path], folder: Path) -> Iterator[SkippedFile]:

@@ -66,7 +66,9 @@ def read_series(file: BinaryIO, name: str, _labels: Mapping[str, str]) -> list[L
         count += len(each.times)
         SAMPLES.check(name, count, "Export less.")
         SERIES.check(name, len(pairs) + 1, "Export less.")
-        times, values = _numbers(each.times) / 1000, _numbers(each.values)
+        times, values = _numbers(each.times), _numbers(each.values)
+        # Grafana writes milliseconds, Graphite seconds.
+        times = np.where(times < MAX_SECONDS, times, times / 1000)
         fits = (times >= 0) & (times < MAX_SECONDS) & ~np.isnan(values)
         order = np.flatnonzero(fits)[np.argsort(times[fits], kind="stable")]
         if len(order):

@@ -12,12 +12,14 @@ from statistics import median
 
 import yaml
 
+from skewscope.adapters.inputs.guessed_table import guess_tables
 from skewscope.adapters.inputs.line_templates import NumberColumn, Template, find_templates
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.mapping.column_names import PER_SECOND, convert_unit, find_signal, split_name
 from skewscope.kb.line_reading import LineReader
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Format, FormatField, FormatLine, FormatSample
+from skewscope.kb.problems import join_names
 
 GUESSED_ID = "guessed"
 SLUG = re.compile(r"(?=.{1,60}$)[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -30,6 +32,8 @@ MAX_TRIED = 20
 MOST_OFF = 2.0
 """A time of a step and the time between the dates of two steps differ by less than this, or one is of something else:
 the part of a step, or a number of them."""
+MAX_COLUMNS = 8
+"""Columns of tables that are shown."""
 MAX_SHOWN = 100
 """Characters of an example of a line that is shown."""
 
@@ -89,13 +93,43 @@ def guess_format(lines: Sequence[str], file: str = "") -> Guess | None:
     """
     for template in find_templates(lines)[:MAX_TRIED]:
         if template.count < MIN_ROWS:
-            return None
+            break
         roles, place = _step_roles(template, file), "job"
         if not roles:
             roles, place = list(_serving_roles(template)), "server"
         if roles and (guess := _make_guess(template, roles, place)):
             return guess
-    return None
+    return _guess_from_tables(lines)
+
+
+def _guess_from_tables(lines: Sequence[str]) -> Guess | None:
+    """Returns a format for printed tables, None where there are none whose columns mean something."""
+    tables = guess_tables(lines)
+    if not tables:
+        return None
+    columns = join_names([text for each in tables for text in each.what], MAX_COLUMNS)
+    made = _new_format(tables[0].place, tuple(each.line for each in tables))
+    reader = LineReader(made, catalogue().signals)
+    shown = tables[0].rows
+    readings = [one for text in shown for found in reader.read(text) for one in found.readings]
+    gives: list[Mapping[str, object]] = [{"signal": one.signal, "value": one.value} for one in readings]
+    sample = FormatSample("\n".join(shown) + "\n", tuple(gives))
+    what = f"no format is known for it; guessed from the header `{_cut(shown[0].strip())}`: {columns}"
+    return Guess(replace(made, samples=(sample,)), what)
+
+
+def _new_format(place: str, lines: tuple[FormatLine, ...]) -> Format:
+    return Format(
+        id=GUESSED_ID,
+        name="Text in a guessed format",
+        what="What the numbers of lines that repeat were taken for, by their names and units.",
+        tool="unknown",
+        versions="unknown",
+        place=place,
+        lines=lines,
+        samples=(),
+        basis="judgement: guessed from names, units and dates of the lines of one file",
+    )
 
 
 def render_format(guess: Guess, id_: str = GUESSED_ID) -> str:
@@ -106,7 +140,8 @@ def render_format(guess: Guess, id_: str = GUESSED_ID) -> str:
     del fields["file"]
     for line in guess.format.lines:
         whats = {name: {k: v for k, v in asdict(what).items() if v not in empty} for name, what in line.fields.items()}
-        fields["lines"].append({"pattern": line.pattern, "fields": whats})
+        rows = {"table": list(line.table), "columns": dict(line.columns)} if line.table else {"pattern": line.pattern}
+        fields["lines"].append({**rows, "fields": whats})
     fields["samples"] = [{"lines": one.lines, "gives": list(map(dict, one.gives))} for one in guess.format.samples]
     text = yaml.safe_dump({name: value for name, value in fields.items() if value}, sort_keys=False, width=116)
     return f"# Guessed: {guess.what}.\n# docs: kb/schema/format.md says what each field means.\n{text}"
@@ -316,17 +351,7 @@ def _make_guess(template: Template, roles: Sequence[Role], place: str) -> Guess 
     what = (
         f"no format is known for it; guessed from {template.count} lines such as `{_cut(example)}`: {', '.join(named)}"
     )
-    made = Format(
-        id=GUESSED_ID,
-        name="Text in a guessed format",
-        what="What the numbers of lines that repeat were taken for, by their names and units.",
-        tool="unknown",
-        versions="unknown",
-        place=place,
-        lines=(line,),
-        samples=(),
-        basis="judgement: guessed from names, units and dates of the lines of one file",
-    )
+    made = _new_format(place, (line,))
     reader = LineReader(made, catalogue().signals)
     readings = [[one for found in reader.read(text) for one in found.readings] for text in template.lines]
     if sum(map(bool, readings)) < MIN_READ * len(readings):

@@ -279,4 +279,5 @@ READER = artefact_reader(
     "Influx line protocol, as Telegraf writes it",
     read_series,
     recognise,
+    has_metrics=True,
 )

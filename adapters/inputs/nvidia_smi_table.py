@@ -119,7 +119,8 @@ def recognise(head: bytes, _name: str) -> bool:
     """Returns whether the first bytes of a file are tables that nvidia-smi prints."""
     lines = list(filter(None, decode_head(head)))
     drawn = sum(line[0] in "|+" for line in lines)
-    return drawn > LEAST_SHARE * len(lines) and any(map(GPU.match, lines))
+    # Tables of other makers are drawn alike; only here is memory in MiB.
+    return drawn > LEAST_SHARE * len(lines) and any(map(GPU.match, lines)) and b"MiB" in head
 
 
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:

@@ -44,4 +44,5 @@ READER = InputReader(
     read,
     recognise,
     scan=scan,
+    has_metrics=True,
 )

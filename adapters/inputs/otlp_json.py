@@ -64,4 +64,5 @@ READER = artefact_reader(
     "metrics of OpenTelemetry as JSON (OTLP)",
     read_series,
     recognise,
+    has_metrics=True,
 )

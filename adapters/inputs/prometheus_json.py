@@ -202,4 +202,5 @@ READER = artefact_reader(
     "JSON answer of the API of Prometheus (query, query_range), or export of VictoriaMetrics",
     read_series,
     recognise,
+    has_metrics=True,
 )

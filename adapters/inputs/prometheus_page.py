@@ -1,6 +1,7 @@
 """Inputs of kind `prometheus-page`: one scrape of an exporter, without times and with a name that is no time.
 
-Its samples have the time when the file was written, or that of the input's label `start` (seconds since 1970).
+Its samples have the time that the end of its name says (`node-a-20261122T100000.prom`), else that when the file was
+written, or that of the input's label `start` (seconds since 1970).
 """
 
 import math
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS, ExpositionReader, list_series
 from skewscope.adapters.formats.openmetrics_grammar import looks_like_exposition
+from skewscope.adapters.inputs.counter_dumps import parse_dump_name
 from skewscope.adapters.inputs.prometheus_pages import MAX_PAGE_BYTES, parse_page_time
 from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
@@ -44,8 +46,9 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, names: M
     static = dict(source.labels)
     path, shown = recording.resolve_path(source.path), recording.display_path(source.path)
     given = static.pop("start", "")
-    time = _parse_start(given, shown) if given else path.stat().st_mtime
-    whose = "" if given else "; its time is that of the file"
+    named = parse_dump_name(source.path).time
+    time = _parse_start(given, shown) if given else path.stat().st_mtime if named is None else named
+    whose = "" if given or named is not None else "; its time is that of the file"
     registry.warnings.append(f"{source.path}: {ONE_MOMENT}{whose}")
     exposition = ExpositionReader(names.target_lookup(static, registry))
     with open_stream(path, MAX_PAGE_BYTES) as stream:
@@ -71,4 +74,5 @@ READER = InputReader(
     read,
     recognise,
     scan=scan,
+    has_metrics=True,
 )

@@ -110,4 +110,5 @@ READER = InputReader(
     recognise,
     scan=scan,
     is_folder=True,
+    has_metrics=True,
 )

@@ -72,6 +72,8 @@ class InputReader:
     """Whether it reads only what no other reader reads."""
     keeps_prompts: bool = False
     """Whether it gets what was typed at a shell, which may name the host or what an output is of."""
+    has_metrics: bool = False
+    """Whether the names of its series are metrics of an exporter, whose words say what they are."""
     is_yearless: bool = False
     """Whether its times have no year."""
     log_marks: tuple[bytes, ...] = ()

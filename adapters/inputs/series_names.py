@@ -13,7 +13,7 @@ import numpy as np
 from skewscope.adapters.inputs.column_roles import find_unit
 from skewscope.adapters.inputs.file_origin import join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries
-from skewscope.adapters.mapping.column_names import convert_unit, find_signal, split_name
+from skewscope.adapters.mapping.column_names import convert_unit, find_signal, find_signal_at_end, split_name
 from skewscope.adapters.mapping.names import build_index
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.loader import catalogue
@@ -98,7 +98,16 @@ def name_series(name: str, values: F64, context: SeriesContext) -> NamedSeries:
     named = _by_words(own, labels, values, context) or _by_parts(own, labels, values, context)
     if named is None and context.title:
         named = _by_words(context.title, {**_place(own), **labels}, values, context)
-    return named or NamedSeries(whole, {})
+    return named or _by_end(own, labels, values, context) or NamedSeries(whole, {})
+
+
+def _by_end(name: str, labels: Mapping[str, str], values: F64, context: SeriesContext) -> NamedSeries | None:
+    """Returns the series of a path whose end is a signal and whose begin a place (`prod.replica-a.queue.waiting`)."""
+    end = find_signal_at_end(name)
+    if end is None or not end.begin:
+        return None
+    named = _by_words(name[len(end.begin) :].lstrip("._:/"), {**_place(end.begin), **labels}, values, context)
+    return named and replace(named, note=f"{name} = {end.signal}")
 
 
 def _take_quantile(name: str) -> tuple[str, dict[str, str]]:

@@ -14,6 +14,7 @@ from skewscope.adapters.formats.openmetrics_grammar import Labels
 from skewscope.adapters.formats.stray_text import count_strays
 from skewscope.adapters.inputs.bounded_registry import SERIES_HINT
 from skewscope.adapters.inputs.byte_progress import ByteProgress
+from skewscope.adapters.inputs.counter_dumps import parse_dump_name
 from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL
 from skewscope.adapters.inputs.folder_origins import distinguish_folders, distinguish_runs
 from skewscope.adapters.inputs.input_warnings import problem_text
@@ -50,6 +51,8 @@ class ScannedInput:
     """The node that its reader named after the file, and says so in a warning."""
     run: str = ""
     """The run that its ranks are of, where another input has the same ranks."""
+    unknown: Sequence[tuple[str, Labels]] = ()
+    """Metric and labels of its series that no signal has, where it has no others."""
 
     @property
     def folder(self) -> str:
@@ -156,7 +159,7 @@ def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan
     static = dict(source.labels)
     most_known = KNOWN_SERIES.limit()
     kinds: dict[str, frozenset[str]] = {}
-    unknown: Counter[str] = Counter()
+    unknown: list[tuple[str, Labels]] = []
     found: list[ObservedSeries] = []
     for metric, pairs in _list_distinct(source, recording, names):
         observed = list(observe_series([(metric, {**dict(pairs), **static})], names, kinds))
@@ -164,10 +167,11 @@ def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan
         if scan.known + len(found) > most_known:
             raise InputError([KNOWN_SERIES.problem(recording.display_path(source.path), hint=SERIES_HINT)])
         if not observed and not metric.endswith("_created") and metric not in HELPER_METRICS:
-            unknown[metric] += 1
-    scan.unknown += unknown
+            unknown.append((metric, pairs))
+    scan.unknown += Counter(metric for metric, _ in unknown)
     scan.known += len(found)
     placed = _place_input(ScannedInput(source, found), static.get(ORIGIN_LABEL, ""))
+    placed.unknown = unknown if reader_of(source).has_metrics and not found else ()
     recording.kept.follow(source, placed.source)
     scan.found.append(placed)
 
@@ -288,6 +292,7 @@ def _list_series(source: Input, recording: Recording) -> Iterator[tuple[str, Map
 
 
 def _host_of_file(source: Input) -> str:
-    """Returns the node that the name of a file stands for."""
-    stem = PurePosixPath(source.path).name.partition(".")[0]
+    """Returns the node that the name of a file stands for; the time in a name is no part of it."""
+    named = parse_dump_name(source.path)
+    stem = named.node if named.time is not None and named.node else PurePosixPath(source.path).name.partition(".")[0]
     return "".join(c if c not in NODE_WITHOUT and c.isprintable() else "-" for c in stem)[:100] or "host"

@@ -64,4 +64,4 @@ def _to_point(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and isinstance(value.get("fields"), dict) else None
 
 
-READER = artefact_reader("points of Telegraf in JSON", read_series, recognise)
+READER = artefact_reader("points of Telegraf in JSON", read_series, recognise, has_metrics=True)

@@ -19,6 +19,12 @@ Words = frozenset[str]
 
 MAX_NAME = 100
 """Characters; longer names have no words."""
+MAX_PATH = 500
+"""Characters of a name with what stands before it."""
+JOINT = re.compile(r"[._:/]+(?=\w)")
+MIN_END_WORDS = 2
+OWN_WORDS = frozenset(("ttft", "tpot", "itl"))
+"""Words that mean one thing, wherever they stand."""
 PER_SECOND = "/s"
 """Unit of what is counted in a second."""
 GPU_WORDS = frozenset(("gpu", "sm", "vram", "fb", "hbm", "tensor", "dram"))
@@ -45,7 +51,7 @@ UNIT_WORDS = {
     **dict.fromkeys(("mw", "milliwatts"), "mW"),
     **dict.fromkeys(("%", "pct", "percent", "percentage"), "%"),
     **dict.fromkeys(("ratio", "fraction"), "1"),
-    **dict.fromkeys(("c", "celsius", "degc"), "Cel"),
+    **dict.fromkeys(("c", "celsius", "degc", "celsiusdegree", "degreecelsius"), "Cel"),
     "hz": "Hz",
     "khz": "kHz",
     "mhz": "MHz",
@@ -65,7 +71,7 @@ UNIT_WORDS = {
 SIGNAL_WORDS = {
     "gpu.power": ("power", "power draw", "power usage"),
     "gpu.util": ("util", "busy"),
-    "gpu.temperature": ("temp",),
+    "gpu.temperature": ("temp", "core temp"),
     "gpu.mem_temperature": ("mem temp",),
     "gpu.sm_clock": ("sm clock", "clock"),
     "gpu.mem_clock": ("mem clock",),
@@ -81,10 +87,14 @@ SIGNAL_WORDS = {
     "serve.waiting": (
         *("request waiting", "request queued", "request pending", "request queue", "waiting", "queued", "pending"),
         *("backlog", "request backlog", "queue depth", "queue length", "queue size", "request queue depth"),
+        *("request queue size", "request queue length", "queue waiting", "queue pending", "queue request"),
+        *("waiting queue", "waiting queue size", "request deferred", "pending queue", "queue depth waiting"),
+        *("pending request count", "waiting request count", "queued request count", "waiting request queue"),
     ),
     "serve.running": (
         *("request running", "running", "request active", "in flight", "inflight", "request in flight"),
-        *("request inflight", "concurrency", "active"),
+        *("request inflight", "concurrency", "active", "request processing", "batch size current"),
+        *("running request count", "active request count", "running sequence", "running seqs"),
     ),
     "serve.gen_throughput": (
         "gen throughput",
@@ -97,8 +107,15 @@ SIGNAL_WORDS = {
     "serve.itl": ("itl", "inter token latency", "time between token"),
     "serve.tpot": ("tpot", "time per output token"),
     "serve.e2e": ("e2e latency", "e2e request latency", "request latency", "end to end latency", "request duration"),
-    "serve.queue_time": ("queue time", "request queue time"),
-    "serve.kv_usage": ("kv cache usage", "kv cache util"),
+    "serve.queue_time": (
+        *("queue time", "request queue time", "queue duration", "request queue duration", "queue wait"),
+        *("queue wait time", "time in queue", "time queue", "waiting time", "request waiting time"),
+    ),
+    "serve.kv_usage": (
+        *("kv cache usage", "kv cache util", "kv cache used", "kv cache occupancy", "kv usage", "kv util", "kv used"),
+        *("kv block usage", "kv block util", "kv blocks usage", "kv blocks used", "kv mem usage", "kv mem util"),
+        *("cache usage", "gpu cache usage", "kv page usage", "kv pool usage", "kv pool util", "kv cache block usage"),
+    ),
     "host.cpu_util": ("cpu util", "host cpu util"),
 }
 """Words of the columns of each signal, those of GPUs without `gpu`."""
@@ -225,6 +242,29 @@ def find_signal(name: ColumnName) -> str:
     signal = SIGNALS.get(bare, "")
     is_whole = bare == name.words or signal.startswith("gpu.")
     return signal if is_whole else ""
+
+
+class NameEnd(NamedTuple):
+    """The end of a name, which means a signal."""
+
+    signal: str
+    name: ColumnName
+    """Of the end."""
+    begin: str
+    """What stands before it: what the exporter, the server or the place is called."""
+
+
+def find_signal_at_end(text: str) -> NameEnd | None:
+    """Returns the signal that the last words of a name mean, as many of them as mean one; None for none."""
+    starts = [0, *(match.end() for match in JOINT.finditer(text))]
+    for start in starts if len(text) <= MAX_PATH else ():
+        name = split_name(text[start:])
+        # One word alone could be of anything.
+        if start and len(name.words) < MIN_END_WORDS and not OWN_WORDS & name.words:
+            return None
+        if signal := find_signal(name):
+            return NameEnd(signal, name, text[:start].rstrip("._:/"))
+    return None
 
 
 def find_label(name: ColumnName) -> str:

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from statistics import median
+from statistics import fmean, median
 
 from skewscope.adapters.results.result import BandwidthResult
 from skewscope.adapters.results.result_finding import LEAST, ResultFinding, format_number
 
 MIN_TABLES = 2
+PEER_ACCESS = re.compile(r"(?P<way>Unidirectional|Bidirectional) P2P=(?P<access>\w+)")
+MOST_RESENT = 0.005
+"""Share of the segments of a connection from which on sending again slows it, as for counters of hosts."""
 LARGE = 128 << 20
 """Bytes of a message from which on its time is that of the transfer."""
 PCIE_GBS = (
@@ -24,7 +27,23 @@ def judge_tables(results: Sequence[BandwidthResult]) -> list[ResultFinding]:
     findings = [finding for each in results for finding in _judge_table(each)]
     for _, same in groupby(sorted(results, key=_kind_of), key=_kind_of):
         findings += find_slow_tables(list(same))
-    return findings
+    return [*findings, *find_slow_peer_access(results)]
+
+
+def find_slow_peer_access(results: Sequence[BandwidthResult]) -> Iterator[ResultFinding]:
+    """Yields that GPUs reach each other faster over the host's memory than directly."""
+    speeds: dict[tuple[str, str], list[float]] = {}
+    for each in results:
+        if match := PEER_ACCESS.match(each.operation):
+            speeds.setdefault((match["way"], match["access"]), []).extend(each.bandwidths.values())
+    for way in sorted({way for way, _ in speeds}):
+        direct, detour = (fmean(speeds.get((way, access), [0.0])) for access in ("Enabled", "Disabled"))
+        if 0 < direct < detour * (1 - LEAST):
+            reached = f"{format_number(direct)} GB/s directly, {format_number(detour)} GB/s over the host's memory"
+            nodes = {node.partition("/")[0] for each in results for node in each.nodes}
+            text = f"Direct access between GPUs is slower than the detour ({way.lower()}): {reached}"
+            yield ResultFinding("bench-peer-access-slower", text, tuple(sorted(nodes)))
+            return
 
 
 def _kind_of(result: BandwidthResult) -> tuple[str, str, int, int]:
@@ -37,6 +56,10 @@ def _judge_table(result: BandwidthResult) -> Iterator[ResultFinding]:
         yield ResultFinding("bench-values-wrong", text, result.nodes)
     if result.verdict:
         yield ResultFinding("bench-bandwidth-lower", f"Bus bandwidth of {result.place}: {result.verdict}", result.nodes)
+    if result.resent > MOST_RESENT:
+        percent = format_number(100 * result.resent)
+        text = f"A path loses packets: at least {percent} % of the segments of {result.place} were sent again"
+        yield ResultFinding("bench-path-loses", text, result.nodes)
     yield from _find_unused_links(result)
 
 

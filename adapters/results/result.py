@@ -178,6 +178,8 @@ class BandwidthResult:
     model: str = ""
     """Model of its GPUs, where all are of one; '' where nothing says it."""
     measure: Measure = BUS_BANDWIDTH
+    resent: float = 0.0
+    """Share of the segments of TCP that were sent again, at the least; 0 where that is not known."""
 
     @property
     def speeds(self) -> Mapping[int, float]:

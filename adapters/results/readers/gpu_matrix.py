@@ -33,7 +33,7 @@ def _read(text: str, file: str) -> list[BandwidthResult]:
             results += _list_gpus(title, rows, host, file)
             title, columns, rows = named["test"] or named["peer"], 0, {}
         elif HEADER.match(line) and not columns:
-            columns = len(line.split())
+            columns = sum(cell.isdigit() for cell in line.split())
         elif (row := ROW.match(line)) and len(cells := row["cells"].split()) == columns <= MAX_GPUS:
             rows[int(row["gpu"])] = [to_number(cell) for cell in cells]
     return results

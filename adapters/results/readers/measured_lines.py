@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skewscope.adapters.results.readers.bandwidth_table import host_of_name
 from skewscope.adapters.results.result import BandwidthResult, Measure, to_number
@@ -44,6 +44,12 @@ class MeasuringProgram:
     """A line that names the host, as `host`."""
 
 
+RESENT = re.compile(
+    r"^\[(?P<stream>SUM| *\d+)\] .*\bsec +(?P<amount>[\d.]+) (?P<prefix>[KMGT]?)Bytes .*/sec +(?P<count>\d+) +sender"
+)
+"""What a stream of iperf sent, and how many segments of it again."""
+SEGMENT_BYTES = 1448
+"""Data of a segment in an Ethernet frame of the usual size: larger frames have more, so that fewer were sent."""
 NUMBER = r"(?P<value>\d[\d,.]*(?:e[-+]?\d+)?)"
 HOST = re.compile(r"^\s*(?:Node|Host(?:name)?)\s*[:=]\s*(?P<host>[\w.-]+)", re.IGNORECASE)
 PROGRAMS = (
@@ -139,7 +145,20 @@ def _read(text: str, file: str) -> list[BandwidthResult]:
             operation = _name_operation(job, operation, *matched)
             if (value := _value(*matched)) is not None:
                 results[operation, matched[0].measure] = value
-    return list(_list_results(program, results, nodes, file))
+    resent = _share_resent(text) if program.tool == "iperf" else 0.0
+    return [replace(each, resent=resent) for each in _list_results(program, results, nodes, file)]
+
+
+def _share_resent(text: str) -> float:
+    """Returns the share of segments that iperf sent again, at the least; 0 where it says none."""
+    streams = {
+        match["stream"]: (float(match["amount"]) * BINARY.get(match["prefix"].lower(), 1.0), int(match["count"]))
+        for line in text.splitlines()[:MAX_LINES]
+        if (match := RESENT.match(line[:MAX_LINE]))
+    }
+    some = [streams["SUM"]] if "SUM" in streams else list(streams.values())
+    sent, again = sum(amount for amount, _ in some) / SEGMENT_BYTES, sum(count for _, count in some)
+    return again / sent if sent else 0.0
 
 
 def _name_operation(job: str, before: str, line: MeasuredLine, match: re.Match[str]) -> str:

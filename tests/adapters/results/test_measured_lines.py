@@ -132,3 +132,91 @@ def test_a_gpu_below_its_siblings_is_named():
     row = " 0     {}     55.63     55.60\n\nSUM host_to_device_memcpy_ce 1\n"
     assert judge(("n7.txt", MATRIX + row.format("13.40"))) == [("bench-gpu-slower", ("n7/gpu0",))]
     assert judge(("n7.txt", MATRIX + row.format("55.40"))) == []
+
+
+LOAD = {
+    "k6": """
+    http_req_duration..................: avg=21.9s min=412.31ms med=17.72s max=1m0s p(90)=55.1s p(95)=58.31s
+    http_req_failed....................: 25.00%  300 out of 1200
+    http_reqs..........................: 1200   40.1/s
+    vus................................: 900     min=900      max=900
+""",
+    "wrk": """Running 30s test @ http://n0:8000/v1
+  12 threads and 900 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency    17.72s     3.10s   1m0s    71.00%
+  Latency Distribution
+     50%   17.72s
+     95%   58.31s
+  1200 requests in 30.00s, 9.80MB read
+  Non-2xx or 3xx responses: 300
+Requests/sec:     40.10
+""",
+    "hey": """Summary:
+  Total:\t30.0000 secs
+  Slowest:\t60.0000 secs
+  Average:\t21.9000 secs
+  Requests/sec:\t40.1000
+
+Latency distribution:
+  50% in 17.7200 secs
+  95% in 58.3100 secs
+
+Status code distribution:
+  [200]\t900 responses
+  [503]\t250 responses
+
+Error distribution:
+  [50]\tPost "http://n0:8000/v1": context deadline exceeded
+""",
+    "vegeta": """Requests      [total, rate, throughput]         1200, 80.00, 40.10
+Duration      [total, attack, wait]             30s, 29.9s, 10ms
+Latencies     [min, mean, 50, 90, 95, 99, max]  412.31ms, 21.9s, 17.72s, 55.1s, 58.31s, 59s, 1m0s
+Success       [ratio]                           75.00%
+Status Codes  [code:count]                      200:900  503:300
+""",
+    "ab": """Concurrency Level:      900
+Time taken for tests:   30.000 seconds
+Complete requests:      1200
+Failed requests:        0
+Non-2xx responses:      300
+Requests per second:    40.10 [#/sec] (mean)
+
+Percentage of the requests served within a certain time (ms)
+  50%  17720
+  95%  58310
+""",
+}
+
+
+@pytest.mark.parametrize("tool", LOAD)
+def test_load_generators_of_http_count_failures_and_time_requests(tool):
+    (result,) = read_results(LOAD[tool].encode(), "load.txt")
+    assert (result.completed, result.failed, result.request_rate) == (900, 300, 40.1)
+    assert result.latencies["e2e"].quantile(0.5) == pytest.approx(17.72)
+    assert result.latencies["e2e"].quantile(0.95) == pytest.approx(58.31)
+    (finding,) = [each for each in judge_results([result]).findings if each.event == "bench-requests-fail"]
+    assert finding.text == "300 of 1200 requests failed"
+
+
+@pytest.mark.parametrize(("again", "is_lost"), [(56883, True), (12, False)])
+def test_segments_that_iperf_sent_again_are_a_loss(again, is_lost):
+    text = f"""Connecting to host n1, port 5201
+[  4]   0.00-10.00  sec  12.9 GBytes  11.1 Gbits/sec  {again}             sender
+[  4]   0.00-10.00  sec  12.9 GBytes  11.1 Gbits/sec                  receiver
+"""
+    findings = judge_results(read_results(text.encode(), "iperf.txt")).findings
+    assert [each.event for each in findings] == ["bench-path-loses"] * is_lost
+
+
+PEERS = """Unidirectional P2P={0} Bandwidth Matrix (GB/s)
+   D\\D     0      1
+     0 911.08  {1}
+     1  {1} 920.20
+"""
+
+
+@pytest.mark.parametrize(("direct", "events"), [(9.9, ["bench-peer-access-slower"]), (52.1, [])])
+def test_direct_access_of_gpus_is_no_slower_than_the_detour(direct, events):
+    text = PEERS.format("Disabled", 22.1) + PEERS.format("Enabled", direct)
+    assert [each.event for each in judge_results(read_results(text.encode(), "n0.txt")).findings] == events

@@ -1,0 +1,133 @@
+"""A mapping for metrics of an exporter that nobody described: what the words at the end of their names mean.
+
+The begin of a name is what the exporter is called (`acme_engine_pending_requests`). Words, unit and type must fit a
+signal together; what was taken is said, and is saved as a mapping file to edit.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from skewscope.adapters.mapping.column_names import convert_unit, find_signal_at_end
+from skewscope.adapters.mapping.name_mapping import PARTS, NameMapping, parse_mapping
+from skewscope.kb.loader import catalogue
+from skewscope.kb.problems import join_names
+
+MAX_GUESSED = 200
+"""Metrics that are taken."""
+MAX_SHOWN = 4
+SEPARATORS = re.compile(r"[_:.]+")
+TOTAL = re.compile(r"_total$")
+FAILED = re.compile(
+    r"(?:requests?|rpcs?|calls?|queries|inferences?|generations?|transfers?)_"
+    r"(?:errors?|failures?|failed|aborted|rejected|timeouts?|timed_out|dropped)"
+    r"|(?:errors?|failures?|failed|aborted|rejected|timed_out)_(?:requests?|rpcs?|calls?|queries|inferences?)"
+)
+"""The end of the name of a counter of requests that failed, without `_total`."""
+ANSWERED = re.compile(r"(?:requests?|rpcs?|calls?|queries|inferences?)(?:_(?:success|completed|finished|served|ok))?")
+"""The end of the name of a counter of requests."""
+OUTCOMES = (
+    *("outcome", "status", "result", "code", "status_code", "http_status"),
+    *("finish_reason", "finished_reason", "state"),
+)
+"""Labels of a counter of requests that say how they ended."""
+BAD_OUTCOME = re.compile(
+    r"5\d\d|5xx|429|.*(?:err|fail|abort|timeout|timed|reject|exception|unavailable|exhausted|internal).*", re.IGNORECASE
+)
+PERC = re.compile(r"_perc$")
+RATIO = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class GuessedName:
+    """What a metric is taken for."""
+
+    metric: str
+    signal: str
+    unit: str = ""
+    """Of its values, '' where it is that of the signal."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Labels with the values that the series has."""
+
+
+def guess_mapping(series: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[NameMapping, str]:
+    """Returns a mapping for series of unknown metrics by the words of their names, and a note of what was taken.
+
+    Args:
+        series: metric and labels of each.
+    """
+    seen = list(series)
+    metrics = {metric for metric, _ in seen}
+    guessed: dict[tuple[str, tuple[tuple[str, str], ...]], GuessedName] = {}
+    for metric, labels in seen:
+        one = _guess(metric, labels, metrics)
+        if one is not None and len(guessed) < MAX_GUESSED:
+            guessed.setdefault((one.metric, one.labels), one)
+    if not guessed:
+        return NameMapping(), ""
+    # A rule that reads labels comes before that of the whole metric.
+    ordered = sorted(guessed.values(), key=lambda one: (one.metric, not one.labels, one.labels))
+    shown = join_names(sorted({f"{one.metric} = {one.signal}" for one in ordered}), MAX_SHOWN)
+    note = f"no metric of it is known: taken by the words of their names: {shown}; --mapping FILE says otherwise"
+    return parse_mapping(_render(ordered), "the guessed mapping", catalogue()), note
+
+
+def _render(guessed: Sequence[GuessedName]) -> str:
+    rows = [
+        {
+            "metric": one.metric,
+            **({"labels": dict(one.labels)} if one.labels else {}),
+            "signal": one.signal,
+            **({"unit": one.unit} if one.unit else {}),
+        }
+        for one in guessed
+    ]
+    return yaml.safe_dump({"version": 1, "metrics": rows}, sort_keys=False, allow_unicode=True)
+
+
+def _guess(metric: str, labels: Mapping[str, str], metrics: frozenset[str] | set[str]) -> GuessedName | None:
+    """Returns what a metric is taken for; None where its name means nothing."""
+    base, is_histogram = _base_of(metric, metrics)
+    if not is_histogram and (counted := _guess_counter(metric, labels)):
+        return counted
+    found = find_signal_at_end(PERC.sub("_ratio", base))
+    if found is None:
+        return None
+    signal, name = catalogue().signals[found.signal], found.name
+    if (signal.type == "histogram") != is_histogram or signal.type == "counter" or TOTAL.search(metric):
+        return None
+    unit = name.unit or (RATIO if signal.id == "serve.kv_usage" else "")
+    if unit == "%" and signal.id == "serve.kv_usage":
+        # Engines call a share from 0 to 1 a percentage as well; the range of the signal holds either way.
+        unit = RATIO
+    is_count = signal.unit.startswith("{")
+    if (is_count and unit) or (not is_count and (not unit or convert_unit(unit, signal.unit) is None)):
+        return None
+    return GuessedName(base, signal.id, "" if unit == signal.unit else unit)
+
+
+def _base_of(metric: str, metrics: frozenset[str] | set[str]) -> tuple[str, bool]:
+    """Returns the name without the part of a histogram, and whether it is one of a histogram."""
+    for part in PARTS:
+        base = metric.removesuffix(part)
+        if base != metric and f"{base}_sum" in metrics and f"{base}_count" in metrics:
+            return base, True
+    return metric, False
+
+
+def _guess_counter(metric: str, labels: Mapping[str, str]) -> GuessedName | None:
+    """Returns a counter of requests, or of those that failed."""
+    bare = TOTAL.sub("", metric)
+    if bare == metric:
+        return None
+    end = SEPARATORS.sub("_", bare).lower()
+    if re.search(rf"(?:^|_)(?:{FAILED.pattern})$", end):
+        return GuessedName(metric, "serve.failure")
+    if not re.search(rf"(?:^|_)(?:{ANSWERED.pattern})$", end):
+        return None
+    outcome = next(((name, labels[name]) for name in OUTCOMES if labels.get(name)), None)
+    if outcome and BAD_OUTCOME.fullmatch(outcome[1]):
+        return GuessedName(metric, "serve.failure", labels=(outcome,))
+    return GuessedName(metric, "serve.success", labels=(outcome,) if outcome else ())

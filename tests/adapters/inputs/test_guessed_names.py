@@ -1,0 +1,84 @@
+"""Metrics of exporters that nobody described are taken by the words at the end of their names."""
+
+import pytest
+from click.testing import CliRunner
+
+from skewscope.adapters.inputs.guessed_names import guess_mapping
+from skewscope.adapters.inputs.series_names import SeriesContext, name_series
+from skewscope.adapters.mapping.column_names import find_signal_at_end
+from skewscope.tui.cli.main import cli
+
+TAKEN = {
+    "acme_engine_pending_requests": ("serve.waiting", 1),
+    "acme:num_requests_running": ("serve.running", 1),
+    "kestrel_kv_block_usage_ratio": ("serve.kv_usage", 1),
+    "kestrel_gpu_cache_usage_perc": ("serve.kv_usage", 1),
+    "other_gpu_temperature_celsius": ("gpu.temperature", 1),
+    "other_gpu_power_watts": ("gpu.power", 1),
+    "acme_rpc_errors_total": ("serve.failure", 1),
+    "acme_requests_total": ("serve.success", 1),
+}
+LEFT = (
+    *("db_connections_active", "process_virtual_memory_max_bytes", "go_goroutines", "acme_gpu_utilization"),
+    *("acme_pending", "scrape_duration_seconds", "acme_requests", "kv_cache_usage_bytes"),
+)
+
+
+@pytest.mark.parametrize("metric", TAKEN)
+def test_words_unit_and_type_say_what_a_metric_is(metric):
+    mapping, note = guess_mapping([(metric, {})])
+    assert [(rule.signal, rule.scale) for rule in mapping.rules] == [TAKEN[metric]]
+    assert f"{metric} = {TAKEN[metric][0]}" in note
+    assert metric in mapping.text
+
+
+@pytest.mark.parametrize("metric", LEFT)
+def test_a_name_that_could_be_of_anything_is_left_out(metric):
+    assert guess_mapping([(metric, {})]) == guess_mapping([])
+
+
+def test_parts_of_a_histogram_are_one_metric():
+    parts = [(f"acme_time_to_first_token_seconds{part}", {}) for part in ("_bucket", "_sum", "_count")]
+    mapping, _ = guess_mapping(parts)
+    assert [(rule.signal, rule.is_histogram) for rule in mapping.rules] == [("serve.ttft", True)]
+    assert mapping.translate(*parts[1]).metric == "skewscope_serve_ttft_sum"
+
+
+def test_a_label_says_how_requests_ended():
+    mapping, _ = guess_mapping(("acme_requests_total", {"status": each}) for each in ("200", "503"))
+    found = {each: mapping.translate("acme_requests_total", {"status": each}).metric for each in ("200", "503")}
+    assert found == {"200": "skewscope_serve_success", "503": "skewscope_serve_failure"}
+
+
+def test_the_begin_of_a_path_is_a_place():
+    named = name_series("llm.prod.replica-a.queue.waiting", [3.0], SeriesContext())
+    assert (named.metric, dict(named.labels)) == ("skewscope_serve_waiting", {"instance": "llm.prod.replica-a"})
+    assert find_signal_at_end("anything.active") is None
+
+
+PAGE = """# TYPE acme_rpc_requests_total counter
+acme_rpc_requests_total{{method="Generate"}} {requests}
+# TYPE acme_rpc_errors_total counter
+acme_rpc_errors_total{{method="Generate"}} {errors}
+"""
+
+
+def test_two_pages_that_names_date_show_errors_between_them(tmp_path):
+    for time, requests, errors in ((1763805600, 100000, 10), (1763805660, 106000, 4810)):
+        (tmp_path / f"rpc-{time}.prom").write_text(PAGE.format(requests=requests, errors=errors))
+    files = [str(path) for path in sorted(tmp_path.iterdir())]
+    done = CliRunner().invoke(cli, ["diagnose", *files, "--no-progress"])
+    assert done.exit_code == 1
+    assert "80 requests/s" in done.output
+    assert "taken by the words of their names" in done.output
+
+
+def test_a_page_of_an_unknown_engine_shows_a_full_cache_with_a_queue(tmp_path):
+    page = "# TYPE k gauge\n" + "".join(
+        f'kestrel_{name}{{replica="chat-2"}} {value}\n'
+        for name, value in (("kv_usage_ratio", 0.99), ("pending_requests", 212), ("active_requests", 48))
+    )
+    (tmp_path / "page.txt").write_text(page)
+    done = CliRunner().invoke(cli, ["diagnose", str(tmp_path / "page.txt"), "--no-progress"])
+    assert done.exit_code == 1
+    assert "chat-2" in done.output
