@@ -1,6 +1,6 @@
 """A mapping for metrics of an exporter that nobody described: what the words at the end of their names mean.
 
-The begin of a name is what the exporter is called (`acme_engine_pending_requests`). Words, unit and type must fit a
+The begin of a name is what the exporter is called, as in acme engine pending requests. Words, unit and type must fit a
 signal together; what was taken is said, and is saved as a mapping file to edit.
 """
 

@@ -241,7 +241,7 @@ def _port_signal(name: str) -> str:
 
 
 def _parts_of(word: str) -> tuple[str, ...]:
-    """Returns a word that a direction begins, as in `rxppp`, as two."""
+    """Returns a word that a direction begins, as rx does ppp, as two."""
     return next(((way, word[2:]) for way in ("rx", "tx") if word[:2] == way and word[2:] in COUNTED), (word,))
 
 
