@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--settle", type=float, default=SETTLE_S, help="seconds without kills at the end")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="minutes after which no more is killed")
     parser.add_argument("--keep", type=Path, help="a new folder for what killed controllers leave")
+    parser.add_argument("--at-once", type=int, help="lanes of kills that run side by side (all)")
     asked = parser.parse_args()
     faults: list[str] = []
     if asked.inputs:
@@ -41,7 +42,7 @@ def main() -> int:
     if asked.hostile:
         faults += run_hostile(asked.seconds, asked.hostile)
     if asked.kills:
-        faults += run_kills(asked.kills, asked.seed, asked.settle, asked.minutes, asked.keep)
+        faults += run_kills(asked.kills, asked.seed, asked.settle, asked.minutes, asked.keep, asked.at_once)
     for fault in faults[:SHOWN]:
         print(f"fault: {fault}")
     print(f"{len(faults)} faults")

@@ -355,7 +355,12 @@ def plan_lanes(kills: int) -> list[tuple[str, int]]:
 
 
 def run_kills(
-    kills: int, seed: int, settle_s: float = SETTLE_S, minutes: float = float("inf"), keep: Path | None = None
+    kills: int,
+    seed: int,
+    settle_s: float = SETTLE_S,
+    minutes: float = float("inf"),
+    keep: Path | None = None,
+    at_once: int | None = None,
 ) -> list[str]:
     """Runs all lanes, prints a line for each, and returns what went wrong.
 
@@ -365,6 +370,7 @@ def run_kills(
         settle_s: seconds without kills at the end.
         minutes: no kill begins after so many.
         keep: a folder for stores, logs and received events; None to keep nothing.
+        at_once: lanes that run side by side; None for all.
     """
     logging.getLogger("skewscope.agent").setLevel(logging.ERROR)  # each kill is a warning there
     deadline = time.time() + 60 * minutes
@@ -394,7 +400,7 @@ def run_kills(
             return found
 
     with ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(len(lanes)))
+        pool = stack.enter_context(ThreadPoolExecutor(at_once or len(lanes)))
         server = ForkServer()
         stack.callback(server.close)
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))

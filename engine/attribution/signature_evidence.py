@@ -108,6 +108,8 @@ class SignatureModel:
     """Items of the signature by condition and signal."""
     _absent: Mapping[str, Mapping[str, float]] = field(init=False)
     """Logarithm of the probability that the detector finds nothing in a signal, by condition and signal."""
+    _shows: Mapping[str, Mapping[str, float]] = field(init=False)
+    """Probability that it shows in a signal at most, by condition and signal."""
     _weighed: dict[tuple[object, ...], tuple[Candidate, ...]] = field(default_factory=dict, repr=False)
     """Earlier results: of a fault of many places most symptoms look alike."""
 
@@ -118,6 +120,7 @@ class SignatureModel:
             if one.signature and one.maturity != "withdrawn"
         }
         self._absent = {name: dict(self._absences(items)) for name, items in self._items.items()}
+        self._shows = {name: _strengths(items) for name, items in self._items.items()}
 
     def _absences(self, items: Mapping[str, Sequence[SignatureItem]]) -> Iterator[tuple[str, float]]:
         """Yields what each normal signal says; a comparison by which a signal is not judged would find nothing."""
@@ -210,9 +213,9 @@ class SignatureModel:
         """Returns the signal that is not delivered and would best tell the two likeliest candidates apart; or ''."""
         if len(candidates) < 2:
             return ""
-        first, second = (self._items[one.condition] for one in candidates[:2])
+        first, second = (self._shows[one.condition] for one in candidates[:2])
         unseen = (signal for one in candidates[:2] for signal in one.unseen)
-        gains = {signal: abs(_strength(first, signal) - _strength(second, signal)) for signal in unseen}
+        gains = {signal: abs(first.get(signal, 0.0) - second.get(signal, 0.0)) for signal in unseen}
         best = min(gains.items(), key=lambda item: (-item[1], item[0]), default=("", 0.0))
         return best[0] if best[1] > 0 else ""
 
@@ -259,8 +262,8 @@ def _by_signal(items: Iterable[SignatureItem]) -> Mapping[str, Sequence[Signatur
     return found
 
 
-def _strength(items: Mapping[str, Sequence[SignatureItem]], signal: str) -> float:
-    return max((SHOWS[item.shows] for item in items.get(signal, ())), default=0.0)
+def _strengths(items: Mapping[str, Sequence[SignatureItem]]) -> Mapping[str, float]:
+    return {signal: max(SHOWS[item.shows] for item in parts) for signal, parts in items.items()}
 
 
 def _fits(condition: Condition, group_kinds: Collection[str] | None) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from skewscope.engine.attribution.posterior import Posterior, find_posterior
 from skewscope.engine.incidents.alerts import EvidenceSnapshot, EvidenceSpec
 from skewscope.engine.incidents.confidence import CORROBORATION
+from skewscope.engine.incidents.result_cache import ResultCache
 from skewscope.engine.incidents.state import IncidentState
 from skewscope.engine.model.incident import DIAGNOSIS, CompetingCondition, Impact, IncidentEvidence, round_significant
 from skewscope.engine.model.locality import Entity, LocalityIndex
@@ -40,6 +41,7 @@ class DiagnosisState(IncidentState):
     """When it was last compared with alternatives..."""
     needs_comparison: bool = True
     """...and whether it is due again: its evidence has grown since, or it has just opened."""
+    _posterior: ResultCache[Posterior] = field(init=False, compare=False, repr=False, default_factory=ResultCache)
 
     @property
     def log_odds(self) -> float:
@@ -49,6 +51,9 @@ class DiagnosisState(IncidentState):
     @property
     def posterior(self) -> Posterior:
         """The distribution over its condition, the alternatives and none of the catalogue."""
+        return self._posterior.get((self.condition, *self.basis), self._find_posterior)
+
+    def _find_posterior(self) -> Posterior:
         odds = {**self.candidates, **{name: each for name, (each, _) in self.alternatives.items()}}
         odds[self.condition] = self.log_odds
         undecided = len(self.peak_evidence.decisive_unknowns)

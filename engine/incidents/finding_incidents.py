@@ -77,7 +77,7 @@ class FindingIncidents:
             self.judged.prepare()
         self._index.keep(self.recent.keys())
         stages = self._find_late_stages(findings.values())
-        is_known = not stages and findings.keys() <= self._owner.keys()
+        is_known = not stages and (findings.keys() <= self._owner.keys() or self.lifecycle.room <= 0)
         # The order decides which symptom a new one becomes a part of.
         ranked = findings.values() if is_known else sorted(findings.values(), key=lambda one: one.rank)
         changed = {self._assign(t, finding, stages.get(finding.place, frozenset())) for finding in ranked}
@@ -134,7 +134,7 @@ class FindingIncidents:
     def _assign(self, t: float, finding: Finding, stage: Collection[str]) -> str:
         """Makes a finding a part of a symptom; a new one where none is open at its place, or in its late stage.
 
-        Returns the id of the symptom, '' if it stays as it is, or has to wait for the next tick to open.
+        Returns the id of the symptom, '' if it stays as it is, or has to wait for a tick with room for new ones.
         """
         key = finding.key
         if key in self._owner:
@@ -142,13 +142,12 @@ class FindingIncidents:
             self._index.extend(one, stage)
             if one.findings.get(key) == finding and key in one.active:
                 return ""
+        elif self.lifecycle.room <= 0:
+            return ""
         else:
             tokens = self._tokens_of(finding) | {*stage}
             near = self._near(t, tokens, finding)
-            found = near or self._pool_symptom(finding)
-            if found is None and self.lifecycle.room <= 0:
-                return ""
-            one = found or self._begin(t, finding, tokens)
+            one = near or self._pool_symptom(finding) or self._begin(t, finding, tokens)
             if near is one:
                 self._index.extend(one, tokens)
             if not one.is_open:

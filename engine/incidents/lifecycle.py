@@ -115,7 +115,7 @@ class IncidentLifecycle:
             (some, id_)
             for some in self._recent.values()
             for id_, one in some.items()
-            if one.resolved_age(t) > max(self.cool_down_s(one), self.explain_s)
+            if not one.is_open and one.resolved_age(t) > max(self.cool_down_s(one), self.explain_s)
         ]
         for some, id_ in gone:
             del some[id_]

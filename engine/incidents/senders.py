@@ -60,6 +60,8 @@ class SenderFinder:
         self._locality, self._join = locality, join or NoRounds()
         self._appointed: dict[tuple[str, str], set[str]] = {}
         """Other senders by signal and the entity's own one."""
+        self._is_joined: dict[str, bool] = {}
+        """By rule: whether its evidence rests on rounds."""
         self._seen = 0
 
     def follow(self, table: SeriesTable) -> None:
@@ -102,8 +104,10 @@ class SenderFinder:
 
     def is_joined(self, info: RuleInfo) -> bool:
         """Returns whether the evidence of a rule rests on rounds, which further nodes may come to support."""
-        joined = {*self._join.lag_signals, *self._join.pace_signals}
-        return any(not joined.isdisjoint(item.signals) for item in info.items)
+        if info.rule not in self._is_joined:
+            joined = {*self._join.lag_signals, *self._join.pace_signals}
+            self._is_joined[info.rule] = any(not joined.isdisjoint(item.signals) for item in info.items)
+        return self._is_joined[info.rule]
 
     def find_reporters(self, places: Iterable[tuple[str, Entity]]) -> tuple[str, ...]:
         """Returns the senders of some signals at their places, the first ones first, at most MAX_WITNESSES."""

@@ -9,9 +9,10 @@ from bench.incident_storm import ENDING, OPEN, OPENING, WARM_UP, PortStorm, buil
 from skewscope.engine.advice import advice
 from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
-from skewscope.engine.incidents import alert_incidents, lifecycle
+from skewscope.engine.incidents import alert_incidents, diagnosis, lifecycle
 from skewscope.engine.incidents.confidence import load_calibration
 from skewscope.engine.incidents.diagnosis import DiagnosisState
+from skewscope.engine.incidents.finding_incidents import FindingIncidents
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.incident import MAX_HISTORY, extend_history
@@ -90,6 +91,8 @@ def test_while_others_wait_to_open_nothing_is_made_anew_of_what_is_open(monkeypa
     monkeypatch.setattr(lifecycle, "MAX_OPENED", MANY // 16)
     count(advice, "build_fact")
     count(alert_incidents, "group_alerts")
+    count(diagnosis, "find_posterior")
+    count(FindingIncidents, "_near")
     storm = PortStorm(MANY)
     storm.run(WARM_UP, flapping=False)
     storm.open_all()
@@ -97,6 +100,23 @@ def test_while_others_wait_to_open_nothing_is_made_anew_of_what_is_open(monkeypa
     # A fact of each diagnosis, at most two more as its confidence changes, and one of its place; flaps add evidence.
     assert made["build_fact"] <= 4 * MANY
     assert made["group_alerts"] <= 4
+    # Of each diagnosis as it opens, and after each of two comparisons.
+    assert made["find_posterior"] <= 3 * MANY
+    # A symptom looks for others once, when it may open.
+    assert made["_near"] <= MANY
+
+
+def test_what_opens_late_costs_little_more_than_what_opens_first(monkeypatch):
+    monkeypatch.setattr(lifecycle, "MAX_OPENED", FEW)
+
+    def calls(ports):
+        storm = PortStorm(ports)
+        storm.run(WARM_UP, flapping=False)
+        made = count_calls(storm.open_all)
+        assert storm.open_count == 2 * ports
+        return made / ports
+
+    assert calls(MANY) < 1.2 * calls(2 * FEW)
 
 
 def test_a_quiet_tick_costs_little_for_each_incident():
