@@ -114,6 +114,10 @@ def small_disk(folder: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Disk | 
         with disk.image.open("wb") as image:
             image.truncate(DISK_BYTES)
         _run("mkfs.ext4", "-q", "-m", "0", "-b", str(block_bytes), str(disk.image))
+        # A mount namespace that another program makes meanwhile has the disk too: only below a shared mount it lets go
+        # of it as we do. What it held would be checked and mounted while it is in use.
+        _run("mount", "--bind", str(folder), str(folder))
+        _run("mount", "--make-shared", str(folder))
         disk.mount()
     except OSError:
         yield None
@@ -121,4 +125,5 @@ def small_disk(folder: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Disk | 
     try:
         yield disk
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=False)
+        for _ in ("the disk", "the folder that is shared"):
+            subprocess.run(["umount", "--lazy", str(folder)], check=False)

@@ -1,5 +1,6 @@
 """The small disk of the campaign; it needs root and loop devices."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,20 @@ def test_a_disk_can_break_while_its_files_are_open(disk):
             file.write(b"x")
     disk.repair()
     append(disk.folder / "a")
+
+
+def test_a_broken_disk_is_repaired_while_a_mount_namespace_of_others_is_there(disk):
+    # As `ip netns exec` makes one for each command.
+    command = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", "echo ready; exec sleep 60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline()
+        disk.break_down()
+        disk.repair()
+        disk.protect()
+        disk.free()
+        append(disk.folder / "a")
+        other.kill()
 
 
 def test_a_protected_disk_can_be_written_again_while_it_is_read(disk):
