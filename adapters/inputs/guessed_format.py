@@ -22,6 +22,7 @@ from skewscope.kb.model import Format, FormatField, FormatLine, FormatSample
 from skewscope.kb.problems import join_names
 
 GUESSED_ID = "guessed"
+MEMBER_FIELD = "member"
 SLUG = re.compile(r"(?=.{1,60}$)[a-z0-9]+(?:-[a-z0-9]+)*")
 MIN_ROWS = 3
 """Lines of a kind that repeat."""
@@ -61,6 +62,17 @@ PARTS = {
     "step.data_time": frozenset(("data", "load", "loading", "loader", "dataloader", "dataloading", "input")),
     "step.comm_time": frozenset(("comm", "communication", "allreduce")),
 }
+MEMBERS = {
+    "replica": "replica",
+    "pod": "pod",
+    "instance": "instance",
+    "engine": "replica",
+    "worker": "replica",
+    "server": "instance",
+    "host": "instance",
+}
+"""Labels of the engine that a line is of, by the words before its name."""
+MEMBER = re.compile(rf"(?<![\w.-])(?P<word>{'|'.join(MEMBERS)})(?P<sign>=|: ?)\"?(?P<name>[^\s,;|\"]{{1,64}})")
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|%")
 
 
@@ -141,7 +153,8 @@ def render_format(guess: Guess, id_: str = GUESSED_ID) -> str:
     for line in guess.format.lines:
         whats = {name: {k: v for k, v in asdict(what).items() if v not in empty} for name, what in line.fields.items()}
         rows = {"table": list(line.table), "columns": dict(line.columns)} if line.table else {"pattern": line.pattern}
-        fields["lines"].append({**rows, "fields": whats})
+        parts = {"parts": list(line.parts)} if line.parts else {}
+        fields["lines"].append({**rows, **parts, "fields": whats})
     fields["samples"] = [{"lines": one.lines, "gives": list(map(dict, one.gives))} for one in guess.format.samples]
     text = yaml.safe_dump({name: value for name, value in fields.items() if value}, sort_keys=False, width=116)
     return f"# Guessed: {guess.what}.\n# docs: kb/schema/format.md says what each field means.\n{text}"
@@ -345,7 +358,10 @@ def _serving_roles(template: Template) -> Iterator[Role]:
 def _make_guess(template: Template, roles: Sequence[Role], place: str) -> Guess | None:
     """Returns the format of a template, None where its pattern does not match its lines."""
     ordered = sorted(roles, key=lambda role: role.place)
-    line = FormatLine(_pattern(template, ordered), {role.field: role.what for role in ordered})
+    fields = {role.field: role.what for role in ordered}
+    part, label = _find_member(template) if place == "server" else ("", "")
+    fields |= {MEMBER_FIELD: FormatField(label=label)} if part else {}
+    line = FormatLine(_pattern(template, ordered), fields, parts=(part,) if part else ())
     named = [f"{_shown_name(template.columns[role.place])} = {role.text}" for role in ordered]
     example = template.lines[0].strip()
     what = (
@@ -359,6 +375,18 @@ def _make_guess(template: Template, roles: Sequence[Role], place: str) -> Guess 
     gives: list[Mapping[str, object]] = [{"signal": one.signal, "value": one.value} for one in readings[0]]
     sample = FormatSample(example, tuple(gives))
     return Guess(replace(made, samples=(sample,)), what)
+
+
+def _find_member(template: Template) -> tuple[str, str]:
+    """Returns the pattern and the label of the name of the engine that each line is of; '' where all are of one."""
+    for match in MEMBER.finditer(template.lines[0]):
+        begin = f"{match['word']}{match['sign']}"
+        named = [
+            one["name"] for text in template.lines for one in MEMBER.finditer(text) if one["word"] == match["word"]
+        ]
+        if len(named) == len(template.lines) and len(set(named)) > 1:
+            return f"{begin.strip()}<{MEMBER_FIELD}>", MEMBERS[match["word"]]
+    return "", ""
 
 
 def _shown_name(column: NumberColumn) -> str:

@@ -117,6 +117,9 @@ def _columns(text: str, places: Sequence[re.Match[str]]) -> list[NumberColumn]:
     for place in places:
         between = text[end : place.start()]
         named = NAME.search(between[-120:])
+        if columns and named and len(named[0]) == len(between):
+            # What touches the number before is its unit, as in `27s 41ms/step`.
+            named = None
         name = "" if named is None else re.sub(r"[\"'\s]+", " ", named["name"]).strip()
         begin = place.start() if named is None else place.start() - len(named[0])
         unit = UNIT.match(text[place.end() : place.end() + 40])

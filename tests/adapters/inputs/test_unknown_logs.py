@@ -69,3 +69,32 @@ def test_the_records_of_a_container_have_the_format_of_their_lines():
 def test_a_time_in_brackets_is_that_of_a_step_where_the_number_before_it_is_none(line, wanted):
     guess = guess_format([line.format(n=n) for n in range(20)])
     assert (guess is not None and "the time of a step in s" in guess.what) == wanted
+
+
+def test_what_a_client_did_wrong_and_what_goes_well_without_is_no_error(tmp_path):
+    lines = [
+        "ERROR 11-22 10:00:09 [serving_chat.py:1] Error in preprocessing prompt inputs",
+        "E1122 10:00:10.123456 42 cuda_dnn.cc:1] Unable to register cuDNN factory: it has already been registered",
+        "ERROR: pip's dependency resolver does not currently take into account all packages",
+    ]
+    with pytest.raises(NothingKnownError, match="no sign of a fault"):
+        words_of(tmp_path, "".join(INFO.format(n, n) + f"{line}\n" for n, line in enumerate(lines)))
+
+
+MEMBER = "ts=2026-11-22T10:{:02}:{:02}Z level=info replica=llm-{} running=8 waiting={} generation_throughput={}tok/s\n"
+
+
+def test_an_unknown_engine_s_lines_are_of_the_replica_that_they_name(tmp_path):
+    text = ""
+    for n in range(30):
+        for replica in range(3):
+            is_slow = replica == 1 and n >= 12
+            text += MEMBER.format(n // 6, n % 6 * 10, replica, n if is_slow else 0, 90 if is_slow else 400 + n % 3)
+    (tmp_path / "a.log").write_text(text)
+    incidents = replay(draft_recording([tmp_path / "a.log"]).recording).incidents
+    assert {one.name for one in incidents} == {"llm-1"}
+
+
+def test_what_touches_a_number_is_its_unit_and_no_name():
+    lines = [f"650/650 [=====] - 27s {41 + n % 2}ms/step - loss: 8.{n}" for n in range(9)]
+    assert "the time of a step in ms" in guess_format(lines).what
