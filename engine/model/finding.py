@@ -14,6 +14,8 @@ from skewscope.engine.model.incident import Impact, IncidentEvidence, round_sign
 from skewscope.engine.model.parameters import LEAST_NATS
 from skewscope.engine.model.topology import Entity
 from skewscope.kb.model import Judgement, Signal
+from skewscope.kb.quantities import NORMALLY
+from skewscope.kb.quantities import PEERS as PEERS_VALUE
 
 SHIFT, SHARE, STOP = "shift", "share", "stop"
 PAST, PEERS, MOVING, ZERO, LESS = "past", "peers", "moving", "zero", "less"
@@ -49,6 +51,17 @@ COMPARED = {
     LIMIT: "at most",
 }
 """What a healthy value is, as sentences end, where it is not that of before."""
+PRECEDED = {
+    PEERS: PEERS_VALUE,
+    MOVING: PEERS_VALUE,
+    ZERO: "siblings",
+    LESS: "siblings",
+    SHARES: "parallel links",
+    START: "later",
+    LIMIT: "limit",
+    TOTAL: "limit",
+}
+"""What a healthy value is, in words that precede it, where it is not the normal one of before."""
 ROLES = (
     *("event", "progress", "time-per-work", "state", "errors", "capacity", "share", "loss", "throughput", "wait"),
     "pressure",
@@ -172,7 +185,10 @@ class Finding:
             # The sum of its bits is no quantity.
             return IncidentEvidence(f"{text}: {self.reasons}", "yes", 1.0, None, self.unit, self.what.id)
         value = self.value if math.isfinite(self.value) else None
-        return IncidentEvidence(text, "yes", 1.0, value, self.unit, self.what.id)
+        is_compared = value is not None and math.isfinite(self.reference) and self.what.type not in ("bitmask", "state")
+        compared = "expected" if self.against else PRECEDED.get(self.pattern, NORMALLY)
+        reference = (round_significant(self.reference), compared) if is_compared and self.pattern != EVENT else ()
+        return IncidentEvidence(text, "yes", 1.0, value, self.unit, self.what.id, *reference)
 
     def impact(self) -> Impact:
         """Returns the relative change as the impact of an incident, with the levels of its own past and of now.

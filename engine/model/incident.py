@@ -56,6 +56,10 @@ class IncidentEvidence:
     value: float | None
     unit: str
     expr: str
+    reference: float | None = None
+    """What the value was compared with, in the same unit; None where that is no single value..."""
+    compared: str = ""
+    """...and what that is, in words that precede it: normally, peers, at most."""
 
 
 @dataclass(frozen=True, slots=True)

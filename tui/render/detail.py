@@ -130,13 +130,14 @@ def duration(incident: Incident, now: float) -> float:
 
 def evidence_value(item: IncidentEvidence, incident: Incident, names: DisplayNames) -> str:
     """Returns what an item measured: beside what is normal where its series shows it, else by itself."""
-    reading = names.read_series(incident, item) if names.read_series else None
+    is_read = names.read_series is not None and item.reference is None
+    reading = names.read_series(incident, item) if names.read_series and is_read else None
     return (reading.text if reading else "") or format_evidence(item)
 
 
 def format_name(name: str) -> str:
-    """Returns an item's name with blanks: `same_rank` is `same rank`."""
-    return name.replace("_", " ")
+    """Returns an item's name with blanks: `same_rank` is `same rank`; what has blanks has names of its own in it."""
+    return name if " " in name else name.replace("_", " ")
 
 
 class Headline(NamedTuple):
@@ -352,7 +353,8 @@ def cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
         return ()
     root = names.find_incident(incident.explained_by.id)
     name = names.incident_title(root) if root else incident.explained_by.id
-    return (line(f"{incident.explained_by.words} {name}"),)
+    relation = incident.explained_by.words
+    return (line(name if relation == CAUSED_BY_LABEL else f"{relation} {name}"),)
 
 
 def _effect_line(incident: Incident, names: DisplayNames) -> Line:

@@ -4,7 +4,6 @@ Value, normal value or peers, and factor are of one series at one moment: the on
 evidence says. Where no series does, the evidence is shown by its own value alone.
 """
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -17,8 +16,6 @@ from skewscope.tui.render.evidence_series import GAP_TOLERANCE, EvidenceSeries, 
 from skewscope.tui.render.evidence_value import PAST_RATIOS, SeriesReading
 from skewscope.tui.render.node_lookup import NodeLookup
 
-AGAINST_PAST = "against its past"
-"""In the name of a finding that is judged by its own past."""
 LEAD_TIME_S = 15.0
 """Seconds before an incident at which its curves begin, and from which on its peak is looked for."""
 _PEER_FUNCTIONS = frozenset({"peer_excess", "peer_ratio", "peer_z", "peer_median", "peer_highest", "peer_lowest"})
@@ -44,10 +41,6 @@ def compare_at_peak(item: IncidentEvidence, incident: Incident, one: EvidenceSer
         return ""
     value = _column(frames, one.row, "value")
     reference = {"peers": _column(frames, one.row, "peer_median"), "past": _column(frames, one.row, "baseline")}
-    if AGAINST_PAST in item.name:
-        # A baseline follows what lasts or comes again; a finding is against what was before.
-        before = _median_before(incident, one.row, snapshot)
-        reference["past"] = np.where(np.isfinite(before), before, reference["past"])
     against = _against(item, one)
     at = _peak(item, value, reference)
     if at < 0:
@@ -82,14 +75,6 @@ def _frames_of(incident: Incident, snapshot: ViewSnapshot) -> list[ViewFrame]:
     return [frame for frame in snapshot.signals.frames if begin <= frame.time <= end]
 
 
-def _median_before(incident: Incident, row: int, snapshot: ViewSnapshot) -> float:
-    """Returns the median of a row before the incident; NaN where it had no value then."""
-    began = min([incident.opened_at, *(time for time, _ in incident.history[:1])]) - LEAD_TIME_S
-    values = _column([frame for frame in snapshot.signals.frames if frame.time < began], row, "value")
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else math.nan
-
-
 def _column(frames: list[ViewFrame], row: int, field: str) -> NDArray[np.float64]:
     """Returns [frame] one row of a field; NaN before the row existed."""
     columns = (getattr(frame, field) for frame in frames)
@@ -119,10 +104,8 @@ def _peak(item: IncidentEvidence, value: NDArray[np.float64], reference: dict[st
 
 def _against(item: IncidentEvidence, one: EvidenceSeries) -> str:
     """Returns peers or past where an item says which one it is judged by, else ''."""
-    if AGAINST_PAST in item.name or not one.peer_rows:
+    if not one.peer_rows:
         return "past"
-    if "against its peers" in item.name or "median of its peers" in item.name:
-        return "peers"
     used = expression_text.functions_of(item.expr)
     if used & _PEER_FUNCTIONS:
         return "peers"

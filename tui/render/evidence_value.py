@@ -35,6 +35,9 @@ def format_evidence(item: IncidentEvidence) -> str:
     """Returns the value of an item by itself: `12.9 ms`, `2.4× normal`; '' where several values decided."""
     if item.value is None:
         return "" if item.verdict != "unknown" else units.format_value(None, item.unit)
+    if item.reference is not None:
+        share = units.is_share(item.expr)
+        return units.format_comparison(item.value, item.reference, item.unit, item.compared, share=share)
     measure = expression_text.decisive_function(item.expr)
     if item.unit == "1" and measure in PAST_RATIOS and item.value > -1:
         return f"{units.format_factor(1 + item.value)} normal"

@@ -55,7 +55,11 @@ def why_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     """Returns the evidence that holds: one line with the series of each item, or one line in all."""
     held = [item for item in incident.evidence if item.verdict == "yes"]
     if names.read_series is None:
-        shown = _other_signals(held) if incident.is_symptom else ", ".join(map(_name_with_value, held))
+        shown = (
+            _other_findings(held)
+            if incident.is_symptom
+            else ", ".join(_add_value(format_name(item.name), item) for item in held)
+        )
         return (line(shown),) if shown else ()
     rows = [(name, *_reading(item, incident, names)) for name, item in _named(held)]
     name_width = max((width(name) for name, _, _ in rows), default=0)
@@ -80,14 +84,14 @@ def _reading(item: IncidentEvidence, incident: Incident, names: DisplayNames) ->
     return evidence_value(item, incident, names), reading.curve if reading else ""
 
 
-def _name_with_value(item: IncidentEvidence) -> str:
+def _add_value(name: str, item: IncidentEvidence) -> str:
     value = format_evidence(item)
-    return f"{format_name(item.name)} ({value})" if value else format_name(item.name)
+    return f"{name} ({value})" if value else name
 
 
-def _other_signals(held: list[IncidentEvidence]) -> str:
-    """Returns the further abnormal signals of a symptom; its summary has the first one."""
-    others = join_names(list(dict.fromkeys(item.expr for item in held[1:])), MAX_EFFECTS)
+def _other_findings(held: list[IncidentEvidence]) -> str:
+    """Returns the further findings of a symptom with their values; its summary has the first one."""
+    others = join_names([_add_value(name, item) for name, item in _named(held[1:])], MAX_EFFECTS)
     return f"abnormal too: {others}" if others else ""
 
 
