@@ -16,6 +16,7 @@ from skewscope.engine.features.operators.protocol import (
     check_arity,
     operator_class,
     register,
+    register_functions,
 )
 from skewscope.engine.features.operators.series import SignalReader
 from skewscope.engine.features.peer_statistics import inf_to_nan
@@ -99,87 +100,23 @@ class Elementwise(Operator):
         return merge_timestamps(parts)
 
 
-@register("+")
-class Add(Elementwise):
-    """a + b."""
-
-    function = np.add
-
-
-@register("-")
-class Subtract(Elementwise):
-    """a - b."""
-
-    function = np.subtract
-
-
-@register("*")
-class Multiply(Elementwise):
-    """a * b; unknown where the product is infinite."""
-
-    @staticmethod
-    def function(a: F64, b: F64) -> F64:
-        return inf_to_nan(a * b)
-
-
-@register("/")
-class Divide(Elementwise):
-    """a / b; unknown where b is zero."""
-
-    @staticmethod
-    def function(a: F64, b: F64) -> F64:
-        return inf_to_nan(a / b)
-
-
-@register("ratio")
-class Ratio(Divide):
-    """a / b as a plain number, whatever each of them counts."""
-
-
-@register("neg")
-class Negative(Elementwise):
-    """-a."""
-
-    function = np.negative
-
-
-@register("abs")
-class Absolute(Elementwise):
-    """|a|."""
-
-    function = np.abs
-
-
-@register("min")
-class Smaller(Elementwise):
-    """The smaller of two values; unknown where either is."""
-
-    function = np.minimum
-
-
-@register("max")
-class Larger(Elementwise):
-    """The larger of two values; unknown where either is."""
-
-    function = np.maximum
-
-
-@register("log10")
-class Log10(Elementwise):
-    """The logarithm to the base of ten; unknown for zero and less."""
-
-    @staticmethod
-    def function(x: F64) -> F64:
-        return inf_to_nan(np.log10(x))
-
-
-@register("number_of")
-class NumberOf(Elementwise):
-    """The value itself: only its unit changes."""
-
-    @staticmethod
-    def function(x: F64) -> F64:
-        return x
+register_functions(
+    Elementwise,
+    (
+        ("+", np.add, "a + b."),
+        ("-", np.subtract, "a - b."),
+        ("*", lambda a, b: inf_to_nan(a * b), "a * b; unknown where the product is infinite."),
+        ("/", lambda a, b: inf_to_nan(a / b), "a / b; unknown where b is zero."),
+        ("ratio", lambda a, b: inf_to_nan(a / b), "a / b as a plain number, whatever each of them counts."),
+        ("neg", np.negative, "-a."),
+        ("not", np.negative, "NO for YES and YES for NO; UNKNOWN stays."),
+        ("abs", np.abs, "|a|."),
+        ("min", np.minimum, "The smaller of two values; unknown where either is."),
+        ("max", np.maximum, "The larger of two values; unknown where either is."),
+        ("log10", lambda x: inf_to_nan(np.log10(x)), "The logarithm to the base of ten; unknown for zero and less."),
+        ("number_of", lambda x: x, "The value itself: only its unit changes."),
+    ),
+)
 
 
 @register("coalesce")
@@ -235,70 +172,31 @@ class ValueComparison(Elementwise):
         return special(expr, context) if special else cls(expr, context)
 
 
-@register(">")
-class Greater(ValueComparison):
-    """a > b."""
-
-    @staticmethod
-    def function(a: F64, b: F64) -> Truth:
-        return to_truth(a > b, a <= b)
-
-
-@register(">=")
-class GreaterOrEqual(ValueComparison):
-    """a >= b."""
-
-    @staticmethod
-    def function(a: F64, b: F64) -> Truth:
-        return to_truth(a >= b, a < b)
-
-
-@register("<")
-class Less(ValueComparison):
-    """a < b."""
-
-    @staticmethod
-    def function(a: F64, b: F64) -> Truth:
-        return to_truth(a < b, a >= b)
-
-
-@register("<=")
-class LessOrEqual(ValueComparison):
-    """a <= b."""
-
-    @staticmethod
-    def function(a: F64, b: F64) -> Truth:
-        return to_truth(a <= b, a > b)
-
-
-@register("==")
-class Equal(ValueComparison):
-    """a == b."""
-
-    @staticmethod
-    def function(a: F64, b: F64) -> Truth:
-        return to_truth(a == b, (a < b) | (a > b))
-
-
-@register("!=")
-class NotEqual(ValueComparison):
-    """a != b."""
-
-    @staticmethod
-    def function(a: F64, b: F64) -> Truth:
-        return to_truth((a < b) | (a > b), a == b)
+register_functions(
+    ValueComparison,
+    (
+        (">", lambda a, b: to_truth(a > b, a <= b), "a > b."),
+        (">=", lambda a, b: to_truth(a >= b, a < b), "a >= b."),
+        ("<", lambda a, b: to_truth(a < b, a >= b), "a < b."),
+        ("<=", lambda a, b: to_truth(a <= b, a > b), "a <= b."),
+        ("==", lambda a, b: to_truth(a == b, (a < b) | (a > b)), "a == b."),
+        ("!=", lambda a, b: to_truth((a < b) | (a > b), a == b), "a != b."),
+    ),
+)
 
 
 # --- logic
 
 
-@register("not")
-class Not(Negative):
-    """NO for YES and YES for NO; UNKNOWN stays."""
+class LogicalJunction(Elementwise):
+    """Truth values joined, of which some may be missing."""
+
+    def is_available(self, args: Sequence[bool]) -> bool:
+        return any(args)
 
 
 @register("and")
-class And(Elementwise):
+class And(LogicalJunction):
     """YES where all arguments are, NO where any is."""
 
     junction = Junction(np.minimum, NO)
@@ -308,12 +206,9 @@ class And(Elementwise):
         found: Truth = np.minimum.reduce(args)
         return found
 
-    def is_available(self, args: Sequence[bool]) -> bool:
-        return any(args)
-
 
 @register("or")
-class Or(Elementwise):
+class Or(LogicalJunction):
     """YES where any argument is, NO where all are."""
 
     junction = Junction(np.maximum, YES)
@@ -322,9 +217,6 @@ class Or(Elementwise):
     def function(*args: Truth) -> Truth:
         found: Truth = np.maximum.reduce(args)
         return found
-
-    def is_available(self, args: Sequence[bool]) -> bool:
-        return any(args)
 
 
 # --- presence

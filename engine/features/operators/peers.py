@@ -1,5 +1,6 @@
 """Operators that compare or reduce within sets of entities: peers, parts of a whole, and the whole of a part."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -16,9 +17,10 @@ from skewscope.engine.features.operators.protocol import (
     check_arity,
     operator_class,
     register,
+    register_functions,
 )
 from skewscope.engine.ingest.samples import CommonTimestamp, merge_timestamps
-from skewscope.engine.model.arrays import F64, Mask, append_value, has_all
+from skewscope.engine.model.arrays import F64, Index, Mask, append_value, has_all
 from skewscope.engine.model.entities import ArgumentFunction, EntityIndex, EntitySets, EntitySubset, SetSelection
 from skewscope.rules.expression import Expr
 from skewscope.rules.signatures import RuleFunction
@@ -27,31 +29,16 @@ RowFunction = Callable[..., F64]
 """From [set, member] values, NaN where unknown or absent, and constants, to [set, member] or [set] values."""
 
 
-def _update_ever_known(ever: Mask, value: F64) -> Mask:
-    """Returns [entity] whether each has ever had a value."""
-    if len(ever) == len(value) and has_all(ever):
-        return ever
-    known = ~np.isnan(value)
-    known[: len(ever)] |= ever
-    return known
+class SetFunction(Operator):
+    """A function of the values of the members of each set."""
 
-
-# --- peers
-
-
-class PeerComparison(Operator):
-    """A value compared with those of the entity's peers."""
-
-    forms = frozenset({"peers"})
-    cost = 12
     function: ClassVar[RowFunction]
     memory = ("_ever_known",)
     needs_all_members: ClassVar[bool] = False
     """Whether it is unknown while a member that once reported does not."""
 
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
-        assert expr.peers is not None
-        self.peers, self.entities = expr.peers, context.entities
+        self.entities = context.entities
         self.is_stateful = self.needs_all_members
         self._function = bind_constants(type(self).function, expr.params)
         self._ever_known: Mask = np.empty(0, bool)
@@ -60,19 +47,61 @@ class PeerComparison(Operator):
     def check_declaration(cls, function: RuleFunction) -> str:
         return super().check_declaration(function) or check_arity(cls.function, function)
 
+    def update(self, value: Values, times: Callable[[], F64]) -> None:  # noqa: ARG002 - the same for all operators
+        if len(self._ever_known) == len(value) and has_all(self._ever_known):
+            return
+        known = ~np.isnan(value)
+        known[: len(self._ever_known)] |= self._ever_known
+        self._ever_known = known
+
+    @staticmethod
+    @abstractmethod
+    def apply(sets: EntitySets | SetSelection, value: F64, function: RowFunction) -> F64:
+        """Returns what a function makes of [entity] values of the members of sets."""
+
+    def compute(self, sets: EntitySets | SetSelection, value: F64, ever_known: Mask) -> F64:
+        """Returns its values, from [entity] values and whether each has ever had one."""
+        found = self.apply(sets, value, self._function)
+        if not self.needs_all_members or not (silent := ever_known & np.isnan(value)).any():
+            return found
+        return np.where(self.apply(sets, silent.astype(np.float64), type(self).most) > 0, np.nan, found)
+
+    most: ClassVar[RowFunction]
+    """The largest value of each set, in the form that `apply` takes."""
+
+    def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
+        return merge_timestamps(parts)
+
+
+# --- peers
+
+
+def _maximum_for_members(x: F64) -> F64:
+    return np.repeat(np.fmax.reduce(x, axis=1)[:, None], x.shape[1], axis=1)
+
+
+class PeerComparison(SetFunction):
+    """A value compared with those of the entity's peers."""
+
+    forms = frozenset({"peers"})
+    cost = 12
+    most = staticmethod(_maximum_for_members)
+
+    def __init__(self, expr: Expr, context: OperatorContext) -> None:
+        super().__init__(expr, context)
+        assert expr.peers is not None
+        self.peers = expr.peers
+
+    @staticmethod
+    def apply(sets: EntitySets | SetSelection, value: F64, function: RowFunction) -> F64:
+        return sets.map_members(value, function)
+
     def prepare(self) -> None:
         self.entities.peer_sets(self.peers).prepare(self.entities.count(self.peers.kind))
 
-    def update(self, value: Values, times: Callable[[], F64]) -> None:  # noqa: ARG002 - the same for all operators
-        self._ever_known = _update_ever_known(self._ever_known, value)
-
     def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
         value = args[0]
-        sets = self.entities.peer_sets(self.peers)
-        found = _mask_unknown(value, sets.map_members(value, self._function))
-        if not self.needs_all_members or not (silent := self._ever_known & np.isnan(value)).any():
-            return found
-        return np.where(sets.map_members(silent.astype(np.float64), _maximum_for_members) > 0, np.nan, found)
+        return _mask_unknown(value, self.compute(self.entities.peer_sets(self.peers), value, self._ever_known))
 
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:
         count = self.entities.count(self.peers.kind)
@@ -80,18 +109,13 @@ class PeerComparison(Operator):
             self.peers, lambda: self.entities.peer_sets(self.peers).select_containing(subset.indices, count)
         )
         value = argument(0, subset.related_subset(self.peers, lambda: sets.members))
-        found = _mask_unknown(argument(0, subset), sets.map_members(value, self._function))
-        if not self.needs_all_members or not (silent := self._ever_known[sets.members] & np.isnan(value)).any():
-            return found
-        return np.where(sets.map_members(silent.astype(np.float64), _maximum_for_members) > 0, np.nan, found)
+        ever_known = self._ever_known[sets.members] if self.needs_all_members else self._ever_known
+        return _mask_unknown(argument(0, subset), self.compute(sets, value, ever_known))
 
     def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
         value, ripens = args[0]
         beside = self.entities.peer_sets(self.peers).map_members(ripens.astype(np.float64), _maximum_for_members)
         return unknown & (ripens | (~np.isnan(value) & (beside > 0)))
-
-    def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
-        return merge_timestamps(parts)
 
 
 def _mask_unknown(value: F64, found: F64) -> F64:
@@ -100,73 +124,34 @@ def _mask_unknown(value: F64, found: F64) -> F64:
     return found
 
 
-def _maximum_for_members(x: F64) -> F64:
-    return np.repeat(np.fmax.reduce(x, axis=1)[:, None], x.shape[1], axis=1)
+class WholePeerComparison(PeerComparison):
+    """A value compared with those of all peers: unknown while a peer that once reported does not."""
 
-
-@register("peer_z")
-class PeerZ(PeerComparison):
-    """The distance from the median of the others, in their robust deviations."""
-
-    function = peer_statistics.peer_z
-
-
-@register("peer_ratio")
-class PeerRatio(PeerComparison):
-    """The value over the median of the others."""
-
-    function = peer_statistics.peer_ratio
-
-
-@register("peer_excess")
-class PeerExcess(PeerComparison):
-    """The value minus the median of the others."""
-
-    function = peer_statistics.peer_excess
-
-
-@register("peer_median")
-class PeerMedian(PeerComparison):
-    """The median of the others."""
-
-    function = peer_statistics.peer_median
-
-
-@register("peer_highest")
-class PeerHighest(PeerComparison):
-    """The largest value of the others."""
-
-    function = peer_statistics.peer_highest
-
-
-@register("peer_lowest")
-class PeerLowest(PeerComparison):
-    """The smallest value of the others."""
-
-    function = peer_statistics.peer_lowest
-
-
-@register("peer_spread")
-class PeerSpread(PeerComparison):
-    """The largest minus the smallest value of all peers, over their median."""
-
-    function = peer_statistics.peer_spread
-
-
-@register("share")
-class PeerShare(PeerComparison):
-    """The value over the sum of all peers."""
-
-    function = peer_statistics.share
     needs_all_members = True
 
 
-@register("gini")
-class PeerGini(PeerComparison):
-    """The Gini coefficient of all peers."""
-
-    function = peer_statistics.gini
-    needs_all_members = True
+register_functions(
+    PeerComparison,
+    (
+        ("peer_z", peer_statistics.peer_z, "The distance from the median of the others, in their robust deviations."),
+        ("peer_ratio", peer_statistics.peer_ratio, "The value over the median of the others."),
+        ("peer_excess", peer_statistics.peer_excess, "The value minus the median of the others."),
+        ("peer_median", peer_statistics.peer_median, "The median of the others."),
+        ("peer_highest", peer_statistics.peer_highest, "The largest value of the others."),
+        ("peer_lowest", peer_statistics.peer_lowest, "The smallest value of the others."),
+        (
+            *("peer_spread", peer_statistics.peer_spread),
+            "The largest minus the smallest value of all peers, over their median.",
+        ),
+    ),
+)
+register_functions(
+    WholePeerComparison,
+    (
+        ("share", peer_statistics.share, "The value over the sum of all peers."),
+        ("gini", peer_statistics.gini, "The Gini coefficient of all peers."),
+    ),
+)
 
 
 @register("heard")
@@ -267,47 +252,36 @@ class PeerCount(Operator):
 # --- parts of a whole
 
 
-class Reduction(Operator):
+class Reduction(SetFunction):
     """One value from those of an entity's parts."""
 
     forms = frozenset({"reduce"})
     cost = 3
-    function: ClassVar[RowFunction]
-    memory = ("_ever_known",)
-    needs_all_members: ClassVar[bool] = False
-    """Whether it is unknown while a part that once reported does not."""
+    most = staticmethod(peer_statistics.highest)
 
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
-        self.lower, self.kind, self.entities = expr.args[0].kind, expr.kind, context.entities
-        self.is_stateful = self.needs_all_members
-        self._function = bind_constants(type(self).function, expr.params)
-        self._ever_known: Mask = np.empty(0, bool)
+        super().__init__(expr, context)
+        self.lower, self.kind = expr.args[0].kind, expr.kind
 
     @classmethod
     def check_declaration(cls, function: RuleFunction) -> str:
         is_truth = "found the result 'truth', expected a number" if function.result == "truth" else ""
-        return super().check_declaration(function) or is_truth or check_arity(cls.function, function)
+        return is_truth or super().check_declaration(function)
+
+    @staticmethod
+    def apply(sets: EntitySets | SetSelection, value: F64, function: RowFunction) -> F64:
+        return sets.reduce(value, function)
 
     def prepare(self) -> None:
         self.entities.part_sets(self.lower, self.kind).prepare()
 
-    def update(self, value: Values, times: Callable[[], F64]) -> None:  # noqa: ARG002
-        self._ever_known = _update_ever_known(self._ever_known, value)
-
     def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        value, sets = args[0], self.entities.part_sets(self.lower, self.kind)
-        found = sets.reduce(value, self._function)
-        if not self.needs_all_members or not (silent := self._ever_known & np.isnan(value)).any():
-            return found
-        return np.where(sets.reduce(silent.astype(np.float64), peer_statistics.highest) > 0, np.nan, found)
+        return self.compute(self.entities.part_sets(self.lower, self.kind), args[0], self._ever_known)
 
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:
         sets, parts = _select_parts(self.lower, self.kind, self.entities, subset)
-        value = argument(0, parts)
-        found = sets.reduce(value, self._function)
-        if not self.needs_all_members or not (silent := self._ever_known[sets.members] & np.isnan(value)).any():
-            return found
-        return np.where(sets.reduce(silent.astype(np.float64), peer_statistics.highest) > 0, np.nan, found)
+        ever_known = self._ever_known[sets.members] if self.needs_all_members else self._ever_known
+        return self.compute(sets, argument(0, parts), ever_known)
 
     def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
         sets = self.entities.part_sets(self.lower, self.kind)
@@ -315,9 +289,6 @@ class Reduction(Operator):
 
     def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> F64:  # noqa: ARG002
         return self.entities.part_sets(self.lower, self.kind).reduce(times[0], peer_statistics.highest)
-
-    def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
-        return merge_timestamps(parts)
 
 
 def _select_parts(
@@ -329,18 +300,15 @@ def _select_parts(
     return sets, subset.related_subset(key, lambda: sets.members)
 
 
-@register("highest")
-class Highest(Reduction):
-    """The largest value of the parts."""
-
-    function = peer_statistics.highest
-
-
-@register("lowest")
-class Lowest(Reduction):
-    """The smallest value of the parts."""
-
-    function = peer_statistics.lowest
+register_functions(
+    Reduction,
+    (
+        ("highest", peer_statistics.highest, "The largest value of the parts."),
+        ("lowest", peer_statistics.lowest, "The smallest value of the parts."),
+        ("average", peer_statistics.average, "The mean value of the parts."),
+        ("middle", peer_statistics.lower_median, "The lower median of the values of the parts."),
+    ),
+)
 
 
 @register("total")
@@ -349,20 +317,6 @@ class Total(Reduction):
 
     function = peer_statistics.total
     needs_all_members = True
-
-
-@register("average")
-class Average(Reduction):
-    """The mean value of the parts."""
-
-    function = peer_statistics.average
-
-
-@register("middle")
-class Middle(Reduction):
-    """The lower median of the values of the parts."""
-
-    function = peer_statistics.lower_median
 
 
 @register("complete")
@@ -391,8 +345,37 @@ class Completeness(Operator):
 # --- the whole of a part
 
 
+class Propagation(Operator):
+    """The value of another entity, for each that belongs to it."""
+
+    default: float | int = np.nan
+    """The value of what belongs to none."""
+
+    @abstractmethod
+    def index(self) -> Index:
+        """Returns [entity] the place of the other one; that of the default, behind all, for none."""
+
+    def propagate(self, value: Any) -> Values:
+        """Returns [entity] the [other entity] values."""
+        padded: Values = append_value(value, self.default)
+        return padded[self.index()]
+
+    def evaluate(self, t: float, args: Sequence[Any]) -> Values:  # noqa: ARG002
+        return self.propagate(args[0])
+
+    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+        padded: Mask = append_value(args[0][1], False)
+        return unknown & padded[self.index()]
+
+    def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> Values:  # noqa: ARG002
+        return self.propagate(times[0])
+
+    def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
+        return merge_timestamps(parts)
+
+
 @register("lift")
-class Lift(Operator):
+class Lift(Propagation):
     """The value of the whole, for each of its parts."""
 
     cost = 3
@@ -402,33 +385,18 @@ class Lift(Operator):
         self.default = _truth_of_absent(expr.args[0]) if expr.is_boolean else np.nan
 
     def prepare(self) -> None:
-        self.entities.container_index(self.lower, self.upper)
+        self.index()
 
-    def evaluate(self, t: float, args: Sequence[Any]) -> Values:  # noqa: ARG002
-        return self._propagate(args[0])
-
-    def _propagate(self, value: Any) -> Values:
-        """Returns [lower entity] the [upper entity] values."""
-        padded: Values = append_value(value, self.default)
-        return padded[self.entities.container_index(self.lower, self.upper)]
+    def index(self) -> Index:
+        return self.entities.container_index(self.lower, self.upper)
 
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> Values:
         if not self.entities.count(self.upper):
-            return self._propagate(np.empty(0, type(self.default)))[subset.indices]
-        up = self.entities.container_index(self.lower, self.upper)[subset.indices]
+            return self.propagate(np.empty(0, type(self.default)))[subset.indices]
+        up = self.index()[subset.indices]
         value = argument(0, subset.related_subset((self.lower, self.upper), lambda: np.maximum(up, 0)))
         found: Values = np.where(up >= 0, value, value.dtype.type(self.default))
         return found
-
-    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
-        padded: Mask = append_value(args[0][1], False)
-        return padded[self.entities.container_index(self.lower, self.upper)]
-
-    def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> Values:  # noqa: ARG002
-        return self._propagate(times[0])
-
-    def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
-        return merge_timestamps(parts)
 
 
 def _truth_of_absent(expr: Expr) -> int:
@@ -443,31 +411,17 @@ def _truth_of_absent(expr: Expr) -> int:
 
 
 @register("front")
-class FrontEnd(Operator):
+class FrontEnd(Propagation):
     """The value at the front-end node of a group or replica."""
 
     def __init__(self, expr: Expr, context: OperatorContext) -> None:
         self.kind = expr.kind
         self.node_index = context.entities.front_end_index(expr.kind)
 
-    def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
-        return self._propagate(args[0])
-
-    def _propagate(self, value: F64) -> F64:
-        """Returns [group or replica] the [node] values."""
-        return append_value(value, np.nan)[self.node_index]
+    def index(self) -> Index:
+        return self.node_index
 
     def evaluate_subset(self, subset: EntitySubset, argument: ArgumentFunction) -> F64:
         nodes = self.node_index[subset.indices]
         value = argument(0, subset.related_subset(("front", self.kind), lambda: np.maximum(nodes, 0)))
         return np.where(nodes >= 0, value, np.nan)
-
-    def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
-        front: Mask = append_value(args[0][1], False)[self.node_index]
-        return unknown & front
-
-    def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> F64:  # noqa: ARG002
-        return self._propagate(times[0])
-
-    def common_timestamp(self, parts: Sequence[CommonTimestamp | None]) -> CommonTimestamp | None:
-        return merge_timestamps(parts)

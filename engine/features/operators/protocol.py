@@ -5,7 +5,7 @@ truth values are int8: NO, UNKNOWN or YES.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from inspect import signature
@@ -204,6 +204,18 @@ def register(name: str) -> Callable[[_Class], _Class]:
         return cls
 
     return add
+
+
+def register_functions(base: type[Operator], functions: Iterable[tuple[str, Callable[..., Any], str]]) -> None:
+    """Registers a class for each of some names: `base` with a function, and nothing else of its own.
+
+    Args:
+        base: the class, which calls `function`.
+        functions: (name, function, what it returns) each.
+    """
+    for name, function, text in functions:
+        own = {"__doc__": text, "__module__": base.__module__, "function": staticmethod(function)}
+        register(name)(type(f"{base.__name__}[{name}]", (base,), own))
 
 
 def check_arity(function: Callable[..., Any], declaration: RuleFunction) -> str:
