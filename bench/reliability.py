@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import yaml
@@ -85,7 +85,8 @@ def _page_lines(left_out: Mapping[str, tuple[Outcomes, Outcomes]]) -> Iterator[s
     yield from (
         "Stated probabilities on labelled telemetry that others recorded, on real jobs and on files in hand. Each",
         "origin is judged by a calibration that was fitted to all others, beginning with what was fitted to simulated",
-        "telemetry. A first candidate is the likeliest class of conditions which the labels do not tell apart.",
+        "telemetry. A first candidate is the likeliest class of conditions which the labels do not tell apart. All",
+        "incidents that tell the same of one fault of an origin count as one together: the faults of a column.",
     )
     yield ""
     for n, title in enumerate(("Incidents", "First candidates")):
@@ -97,8 +98,8 @@ def _page_lines(left_out: Mapping[str, tuple[Outcomes, Outcomes]]) -> Iterator[s
 
 
 def _counts(outcomes: Outcomes) -> str:
-    stated = sum(share for share, _ in outcomes) / max(len(outcomes), 1)
-    return f"{len(outcomes)} | {sum(right for _, right in outcomes)} | {stated:.2f}" if outcomes else "0 | |"
+    stated = sum(share for share, *_ in outcomes) / max(len(outcomes), 1)
+    return f"{len(outcomes)} | {sum(right for _, right, _ in outcomes)} | {stated:.2f}" if outcomes else "0 | |"
 
 
 def _load(path: Path | None) -> dict[str, list[RootSample]]:
@@ -123,6 +124,9 @@ def _collect(folders: Sequence[str], seed: int | None, kept: Path | None) -> dic
         if key not in by_folder:
             runs = run_simulated(int(folder)) if origin == SIMULATED else [run_folder(Path(folder))]
             by_folder[key] = list(root_samples(runs, known))
+            if (Path(folder) / "expect.yaml").is_file():
+                # Files in hand are of one fault each, and of no other origin than themselves.
+                by_folder[key] = [replace(one, fault=f"{folder} {one.fault}") for one in by_folder[key]]
             print(key, len(by_folder[key]), file=sys.stderr, flush=True)
             if kept is not None:
                 kept.write_text(json.dumps({name: [asdict(one) for one in some] for name, some in by_folder.items()}))

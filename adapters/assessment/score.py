@@ -43,6 +43,8 @@ class ReliabilityBin:
     """Mean confidence."""
     accuracy: float
     """Share that was right."""
+    weight: float
+    """Sum of their weights; of outcomes without any, their number."""
 
 
 @dataclass
@@ -172,22 +174,29 @@ class AssessmentScore:
         )
 
 
-def reliability_bins(outcomes: Iterable[tuple[float, bool]]) -> list[ReliabilityBin]:
-    """Returns outcomes by confidence in ten bins of equal width, with the share that was right."""
+def reliability_bins(
+    outcomes: Iterable[tuple[float, bool]], weights: Sequence[float] | None = None
+) -> list[ReliabilityBin]:
+    """Returns outcomes by confidence in ten bins of equal width, with the share that was right.
+
+    `weights` are those of the outcomes; None counts each of them once.
+    """
     known, bins = list(outcomes), []
+    each = [1.0] * len(known) if weights is None else weights
     for n in range(BINS):
-        own = [(said, right) for said, right in known if min(int(said * BINS), BINS - 1) == n]
+        own = [(*one, w) for one, w in zip(known, each, strict=True) if min(int(one[0] * BINS), BINS - 1) == n]
         if own:
-            said, right = (np.array(column, float) for column in zip(*own, strict=True))
-            bins.append(ReliabilityBin(len(own), float(said.mean()), float(right.mean())))
+            said, right, weight = (np.array(column, float) for column in zip(*own, strict=True))
+            means = (float(np.average(column, weights=weight)) for column in (said, right))
+            bins.append(ReliabilityBin(len(own), *means, float(weight.sum())))
     return bins
 
 
-def expected_calibration_error(outcomes: Iterable[tuple[float, bool]]) -> float:
-    """Returns the mean gap between confidence and accuracy of the bins, weighted by size; NaN without outcomes."""
-    bins = reliability_bins(outcomes)
-    whole = sum(one.count for one in bins)
-    return sum(one.count * abs(one.mean_confidence - one.accuracy) for one in bins) / whole if whole else float("nan")
+def expected_calibration_error(outcomes: Iterable[tuple[float, bool]], weights: Sequence[float] | None = None) -> float:
+    """Returns the mean gap between confidence and accuracy of the bins, by their weight; NaN without outcomes."""
+    bins = reliability_bins(outcomes, weights)
+    whole = sum(one.weight for one in bins)
+    return sum(one.weight * abs(one.mean_confidence - one.accuracy) for one in bins) / whole if whole else float("nan")
 
 
 def to_json(score: AssessmentScore) -> dict[str, Any]:

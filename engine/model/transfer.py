@@ -1,14 +1,17 @@
 """What an engine takes over from the one before it: arrays, by where each item was and where it is now."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.entities import EntityIndex
 from skewscope.engine.model.locality import Entity
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,12 @@ class Places:
         """Returns [k] where items are that were at some places; -1 for those that are gone, and for -1."""
         found: Index = self._lookup[before]
         return found
+
+    def carry(self, before: Mapping[int, Item]) -> dict[int, Item]:
+        """Returns what is known of items that there still are, by their places."""
+        return {
+            new: before[old] for old, new in zip(self.before.tolist(), self.now.tolist(), strict=True) if old in before
+        }
 
 
 def match_places(before: Sequence[Hashable], now: Sequence[Hashable]) -> Places:

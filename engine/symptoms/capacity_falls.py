@@ -133,6 +133,4 @@ class CapacityFalls(SeriesDetector):
         with np.errstate(invalid="ignore"):
             lasts = self.cells.time[self.at] - since >= self._min_run_s
         for n in np.flatnonzero(lasts & (count >= RUN)).tolist():
-            cell = int(self.at[n])
-            signal, place = self.cells.signals[cell], self.cells.places[cell]
-            yield Finding(signal, place, PAST, "down", since[n], value[n], float(self._lowest[n]))
+            yield Finding(*self.subject(n), PAST, "down", since[n], value[n], float(self._lowest[n]))

@@ -269,6 +269,10 @@ class JudgedCells:
         replica = self.replica_of(cell) if place.kind == "node" else place.name
         return {("pool", pool.name) for pool in self.topology.pools if replica in pool.replicas}
 
+    def subject(self, cell: int) -> tuple[Signal, Entity]:
+        """Returns the signal and the place of a cell."""
+        return self.signals[cell], self.places[cell]
+
     def serving_group(self, cell: int) -> Group | None:
         """Returns the group that serves requests to which a cell belongs; its work follows these."""
         place = self.places[cell]

@@ -69,6 +69,4 @@ class ErrorBursts(SeriesDetector):
     def find(self) -> Iterator[Finding]:
         """Yields the counters whose errors have begun."""
         for n in np.flatnonzero(self._is_burst).tolist():
-            cell = int(self.at[n])
-            signal, place = self.cells.signals[cell], self.cells.places[cell]
-            yield Finding(signal, place, PAST, "begins", float(self._since[n]), float(self._rate[n]), 0.0)
+            yield Finding(*self.subject(n), PAST, "begins", float(self._since[n]), float(self._rate[n]), 0.0)

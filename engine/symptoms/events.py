@@ -38,15 +38,13 @@ class EventReports(SeriesDetector):
     def take_over(self, before: Self, places: CellPlaces) -> None:
         """Goes on with another one's messages."""
         super().take_over(before, places)
-        kept = zip(places.cells.before.tolist(), places.cells.now.tolist(), strict=True)
-        self.since = {new: before.since[old] for old, new in kept if old in before.since}
+        self.since = places.cells.carry(before.since)
 
     def find(self) -> Iterator[Finding]:
         """Yields the events that are present."""
         for cell, since in sorted(self.since.items()):
-            signal, place = self.cells.signals[cell], self.cells.places[cell]
-            count = float(self.cells.value[cell])
-            yield Finding(signal, place, EVENT, "begins", since, count, 0.0, _message(self.cells.selectors[cell]))
+            message, count = _message(self.cells.selectors[cell]), float(self.cells.value[cell])
+            yield Finding(*self.cells.subject(cell), EVENT, "begins", since, count, 0.0, message)
 
 
 def _message(selector: str) -> str:

@@ -111,9 +111,7 @@ class GrowingSteps(SeriesDetector):
     def take_over(self, before: Self, places: CellPlaces) -> None:
         """Goes on with another one's steps and epochs."""
         super().take_over(before, places)
-        found = places.of_some(self.at, before.at)
-        kept = zip(found.before.tolist(), found.now.tolist(), strict=True)
-        self._epochs = {new: before._epochs[old] for old, new in kept if old in before._epochs}
+        self._epochs = places.of_some(self.at, before.at).carry(before._epochs)
 
     def judge(self, tick: Tick) -> None:
         """Takes in new steps."""
@@ -162,6 +160,4 @@ class GrowingSteps(SeriesDetector):
                 yield self._finding(n, known.since, known.usual)
 
     def _finding(self, n: int, since: float, usual: float) -> Finding:
-        cell = int(self.at[n])
-        value = float(self._last[n])
-        return Finding(self.cells.signals[cell], self.cells.places[cell], PAST, "up", since, value, usual)
+        return Finding(*self.subject(n), PAST, "up", since, float(self._last[n]), usual)

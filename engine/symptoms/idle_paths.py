@@ -120,7 +120,6 @@ class IdlePaths(SeriesDetector):
     def find(self) -> Iterator[Finding]:
         """Yields the ports that lost their traffic, or most of it."""
         for n in np.flatnonzero(self._is_idle | self._is_little).tolist():
-            cell, is_idle = int(self.at[n]), bool(self._is_idle[n])
-            signal, place, value = self.cells.signals[cell], self.cells.places[cell], float(self.cells.value[cell])
-            form, since = (ZERO, self._since[n]) if is_idle else (LESS, self._little_since[n])
-            yield Finding(signal, place, form, "down", float(since), value, float(self._before[n]))
+            value = float(self.cells.value[self.at[n]])
+            form, since = (ZERO, self._since[n]) if self._is_idle[n] else (LESS, self._little_since[n])
+            yield Finding(*self.subject(n), form, "down", float(since), value, float(self._before[n]))

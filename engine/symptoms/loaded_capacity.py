@@ -64,6 +64,4 @@ class LoadedCapacity(SeriesDetector):
         with np.errstate(invalid="ignore"):
             lasts = self.cells.time[self.at] - self._since >= MIN_RUN_S["capacity"]
         for n in np.flatnonzero(lasts & ~self._was_full & (self._count >= RUN)).tolist():
-            cell = int(self.at[n])
-            signal, place = self.cells.signals[cell], self.cells.places[cell]
-            yield Finding(signal, place, LIMIT, "down", self._since[n], self._value[n], float(self._reached[n]))
+            yield Finding(*self.subject(n), LIMIT, "down", self._since[n], self._value[n], float(self._reached[n]))

@@ -88,7 +88,7 @@ class ProgressStops(SeriesDetector):
             behind |= {cell: max(behind.get(cell, ahead), ahead) for cell in late}
         for cell, ahead in sorted(behind.items()):
             since, value = float(cells.change_time[cell]), float(raw[cell])
-            yield Finding(cells.signals[cell], cells.places[cell], PEERS, "stops", since, value, ahead)
+            yield Finding(*cells.subject(cell), PEERS, "stops", since, value, ahead)
         if not behind:
             yield from self._groups_that_stand(members, stopped)
 

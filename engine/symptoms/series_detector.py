@@ -13,6 +13,7 @@ from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.tick import NewSamples, Tick
 from skewscope.engine.model.transfer import Places, copy_items, match_places
 from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.kb.model import Signal
 
 Fills = Mapping[str, float | int | bool]
 
@@ -79,6 +80,10 @@ class SeriesDetector(ABC):
 
     def learn_cells(self) -> None:  # noqa: B027 - not all have to
         """Works out what follows from the cells alone."""
+
+    def subject(self, n: int) -> tuple[Signal, Entity]:
+        """Returns what a finding of the n-th of its own cells is about: signal and place."""
+        return self.cells.subject(int(self.at[n]))
 
     def select(self, new: NewSamples) -> tuple[Index, F64, F64]:
         """Returns the new samples of its own cells: [k] places among these, values, and times in seconds."""

@@ -106,15 +106,10 @@ class StateChanges(SeriesDetector):
                 yield self._finding(n, REPEATS, recent[0], float(len(recent)))
 
     def _finding(self, n: int, form: str, since: float, value: float) -> Finding:
-        cell = int(self.at[n])
-        signal, place = self.cells.signals[cell], self.cells.places[cell]
-        judged = signal.judged
-        direction = "begins" if self._bits[n] or (judged is not None and judged.bad == "begins") else "down"
-        return Finding(signal, place, form, direction, since, value, float(self._nominal[n]))
+        direction = "begins" if self._bits[n] or self._begins[n] else "down"
+        return Finding(*self.subject(n), form, direction, since, value, float(self._nominal[n]))
 
     def take_over(self, before: Self, places: CellPlaces) -> None:
         """Goes on with another one's states, and with their changes of late."""
         super().take_over(before, places)
-        found = places.of_some(self.at, before.at)
-        kept = zip(found.before.tolist(), found.now.tolist(), strict=True)
-        self._changes = {new: before._changes[old] for old, new in kept if old in before._changes}
+        self._changes = places.of_some(self.at, before.at).carry(before._changes)

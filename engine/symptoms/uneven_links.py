@@ -178,8 +178,7 @@ class UnevenLinks(SeriesDetector):
         for number in np.flatnonzero(self._busiest >= 0).tolist():
             cell = int(self._busiest[number])
             value, since = float(self._mean[self._place[cell]]), float(self._since[number])
-            signal, place = self.cells.signals[cell], self.cells.places[cell]
-            yield Finding(signal, place, SHARES, "uneven", since, value, float(self._median[number]))
+            yield Finding(*self.cells.subject(cell), SHARES, "uneven", since, value, float(self._median[number]))
 
     def take_over(self, before: Self, places: CellPlaces) -> None:
         """Goes on with another one's paths and bundles."""

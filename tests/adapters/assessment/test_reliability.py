@@ -1,6 +1,7 @@
 """What stated probabilities are worth: outcomes by labels, their scaling, and each origin judged without itself."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,9 +37,9 @@ def samples(*found, labels=(LABEL,)):
 
 def test_a_first_candidate_is_as_fine_as_the_labels():
     some = samples(told((("pp-bubble", 0.4), ("tp-straggler", 0.3), ("gpu-fail-slow", 0.2))))
-    assert candidate_outcomes(some, KNOWN) == [(pytest.approx(0.5, abs=1e-3), True)]
+    assert candidate_outcomes(some, KNOWN) == [(pytest.approx(0.5, abs=1e-3), True, 1.0)]
     finer = samples(told((("pp-bubble", 0.4), ("tp-straggler", 0.3), ("power-cap", 0.2))))
-    assert candidate_outcomes(finer, KNOWN) == [(pytest.approx(0.4, abs=1e-3), False)]
+    assert candidate_outcomes(finer, KNOWN) == [(pytest.approx(0.4, abs=1e-3), False, 1.0)]
 
 
 def test_a_diagnosis_is_right_in_its_condition_and_a_symptom_where_something_is_wrong():
@@ -47,7 +48,18 @@ def test_a_diagnosis_is_right_in_its_condition_and_a_symptom_where_something_is_
     early = told((("tp-straggler", 0.5),), opened=0.0)
     found = incident_outcomes(samples(late, wrong, told((("pp-bubble", 0.6),)), early), KNOWN)
     sure, high = pytest.approx(probability(KNOWN.forms[""])), pytest.approx(0.8, abs=1e-3)
-    assert found == [(high, True), (high, False), (sure, True), (sure, False)]
+    assert found == [(high, True, 1.0), (high, False, 1.0), (sure, True, 1.0), (sure, False, 1.0)]
+
+
+def test_what_tells_the_same_of_one_fault_counts_once():
+    same = [told((("tp-straggler", 0.6),), opened=65.0 + n) for n in range(3)]
+    found = candidate_outcomes(samples(*same, told((("tp-straggler", 0.5),), is_symptom=False)), KNOWN)
+    assert [weight for *_, weight in found] == pytest.approx([1 / 3] * 3 + [1.0])
+    # However often a fault is injected, the scaling is that of one observation of it.
+    often = samples(*(told((("pp-bubble", 0.6),), opened=61.0 + n / 10) for n in range(100)))
+    assert fit_posterior({"one": often}, KNOWN) == replace(
+        fit_posterior({"one": often[:1]}, KNOWN), forms=fit_posterior({"one": often}, KNOWN).forms
+    )
 
 
 def test_what_another_incident_explains_is_left_out():
@@ -80,7 +92,10 @@ def test_odds_that_are_too_large_are_scaled_to_what_was_so():
     fitted = fit_posterior(by_origin, KNOWN)
     assert fitted.root_scale == pytest.approx(1 / 3, abs=0.1)
     every = [one for some in by_origin.values() for one in some]
-    before, after = (expected_calibration_error(incident_outcomes(every, each)) for each in (KNOWN, fitted))
+    before, after = (
+        expected_calibration_error([(said, right) for said, right, _ in incident_outcomes(every, each)])
+        for each in (KNOWN, fitted)
+    )
     assert after < 0.06 < before
 
 
