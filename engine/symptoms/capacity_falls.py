@@ -1,8 +1,11 @@
-"""A clock, a link or the tokens of an engine that fall although what drives them does not, whatever use is made of it.
+"""A clock, a link or the tokens of an engine that are low although what drives them is not, whatever use is made of it.
 
 What was reached at the same use before is known: a governor that lowers the clock at little use did so then as well,
 and an engine that read prompts made fewer tokens meanwhile. Where the load fell too, and never was so low before, a
 larger fall than that of the load may be either: it is doubtful.
+
+What was low under load from the beginning on has not fallen. What the device reaches is known from before or between
+the work.
 """
 
 from collections.abc import Iterator
@@ -10,8 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index
-from skewscope.engine.model.finding import PAST, Finding
+from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.finding import LIMIT, PAST, Finding
 from skewscope.engine.model.parameters import APART, BURST_S, HALF, LEAST_PART, MIN_PAST, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.relations import use_of_share
@@ -19,7 +22,37 @@ from skewscope.engine.symptoms.roles import MIN_RUN_S
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
 
-class CapacityFalls(SeriesDetector):
+class DrivenCapacity(SeriesDetector):
+    """Capacities with a load, of which some are low for a while."""
+
+    def judges(self, cell: int) -> bool:
+        """Returns whether a cell is a capacity whose load is known."""
+        return self.cells.judgement(cell).role == "capacity" and bool(self.cells.ties.given[cell] >= 0)
+
+    def learn_cells(self) -> None:
+        """Works out loads, what a fall is at least, and how long it lasts."""
+        judged = [self.cells.judgement(cell) for cell in self.at.tolist()]
+        self._given = self.cells.ties.given[self.at]
+        self._least = np.array([one.least for one in judged])
+        self._min_run_s = np.array([MIN_RUN_S.get(one.role, BURST_S) for one in judged])
+
+    def list_lows(self, form: str, times: tuple[Index, F64], value: F64, reference: F64) -> Iterator[Finding]:
+        """Yields those that have been low often and long enough.
+
+        Args:
+            form: of the findings.
+            times: how often each was low in a row, and since when, in seconds.
+            value: the newest low value of each.
+            reference: what each should have.
+        """
+        count, since = times
+        with np.errstate(invalid="ignore"):
+            lasts = self.cells.time[self.at] - since >= self._min_run_s
+        for n in np.flatnonzero(lasts & (count >= RUN)).tolist():
+            yield Finding(*self.subject(n), form, "down", float(since[n]), float(value[n]), float(reference[n]))
+
+
+class CapacityFalls(DrivenCapacity):
     """Capacities, and throughputs of engines, with a load, which fell while that did not."""
 
     KEPT: ClassVar[Fills] = dict.fromkeys(("_lowest", "_begin", "_since", "_value", "_run_lowest"), np.nan) | {
@@ -47,16 +80,13 @@ class CapacityFalls(SeriesDetector):
 
     def judges(self, cell: int) -> bool:
         """Returns whether a cell is a capacity, or the throughput of an engine, whose load is known."""
-        ties = self.cells.ties
-        is_driven = self.cells.judgement(cell).role == "capacity" or bool(ties.is_yield[cell])
-        return is_driven and bool(ties.given[cell] >= 0)
+        return super().judges(cell) or bool(self.cells.ties.is_yield[cell])
 
     def learn_cells(self) -> None:
         """Works out loads, what a fall is at least, the usual load from which on it counts, and how long it lasts."""
+        super().learn_cells()
         cells, ties, at = self.cells, self.cells.ties, self.at.tolist()
         judged = [cells.judgement(cell) for cell in at]
-        self._given = ties.given[self.at]
-        self._least = np.array([one.least for one in judged])
         # Of a few requests, each may be in its prompt.
         loads = [cells.judgement(int(ties.given[cell])) for cell in at]
         floors = [
@@ -67,7 +97,6 @@ class CapacityFalls(SeriesDetector):
         units = [cells.signals[n].unit for n in self._given.tolist()]
         self._rests = np.array([use_of_share(LEAST_PART, unit) for unit in units])
         self._needs_all = np.where([one.least_load > 0 for one in judged], ties.load[self.at], np.inf)
-        self._min_run_s = np.array([MIN_RUN_S.get(one.role, BURST_S) for one in judged])
 
     def judge(self, tick: Tick) -> None:
         """Takes in new values."""
@@ -122,15 +151,50 @@ class CapacityFalls(SeriesDetector):
 
     def find(self) -> Iterator[Finding]:
         """Yields the capacities that are lower now."""
-        return self._list_falls(self._run, self._since, self._value)
+        return self.list_lows(PAST, (self._run, self._since), self._value, self._lowest)
 
     def doubts(self) -> Iterator[Finding]:
         """Yields the capacities that fell by more than their load, which never was so low before."""
-        return self._list_falls(self._doubt, self._doubt_since, self._doubt_value)
+        return self.list_lows(PAST, (self._doubt, self._doubt_since), self._doubt_value, self._lowest)
 
-    def _list_falls(self, count: Index, since: F64, value: F64) -> Iterator[Finding]:
-        """Yields those that have been low often and long enough."""
+
+class LoadedCapacity(DrivenCapacity):
+    """Capacities that under load never come near what they reach: their past under load is as low, which is no fall."""
+
+    KEPT: ClassVar[Fills] = dict.fromkeys(("_lowest", "_reached", "_since", "_value"), np.nan) | {
+        "_turn": 0,
+        "_count": 0,
+        "_was_full": False,
+    }
+    _lowest: F64
+    _turn: Index
+    """The lowest of up to RUN values, and how many these are: what is reached is held for all of them."""
+    _reached: F64
+    _since: F64
+    _value: F64
+    _count: Index
+    _was_full: Mask
+    """Whether it was ever near what it reaches while under load."""
+
+    def judge(self, tick: Tick) -> None:
+        """Takes in new values."""
+        at, value, time = self.select(tick.new)
+        if not len(at):
+            return
+        self._lowest[at] = np.fmin(self._lowest[at], value)
+        self._turn[at] += 1
+        full = at[self._turn[at] >= RUN]
+        self._reached[full] = np.fmax(self._reached[full], self._lowest[full])
+        self._lowest[full], self._turn[full] = np.nan, 0
         with np.errstate(invalid="ignore"):
-            lasts = self.cells.time[self.at] - since >= self._min_run_s
-        for n in np.flatnonzero(lasts & (count >= RUN)).tolist():
-            yield Finding(*self.subject(n), PAST, "down", since[n], value[n], float(self._lowest[n]))
+            loaded = self.cells.value[self._given[at]] > self.cells.ties.load[self.at[at]]
+            low = loaded & (value * (1 + self._least[at]) < self._reached[at])
+        self._was_full[at[loaded & ~low & ~np.isnan(self._reached[at])]] = True
+        bad = at[low]
+        self._since[bad] = np.fmin(self._since[bad], time[low])
+        self._value[bad] = value[low]
+        self._count[bad] += 1
+
+    def find(self) -> Iterator[Finding]:
+        """Yields the capacities that stay low under load."""
+        return self.list_lows(LIMIT, (self._count * ~self._was_full, self._since), self._value, self._reached)

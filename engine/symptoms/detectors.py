@@ -13,14 +13,13 @@ from skewscope.engine.model.finding import Finding
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import EntityPlaces, copy_items
-from skewscope.engine.symptoms.capacity_falls import CapacityFalls
+from skewscope.engine.symptoms.capacity_falls import CapacityFalls, LoadedCapacity
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.errors import ErrorBursts
 from skewscope.engine.symptoms.events import EventReports
 from skewscope.engine.symptoms.growing_steps import GrowingSteps
 from skewscope.engine.symptoms.idle_paths import IdlePaths
 from skewscope.engine.symptoms.limits import Limits
-from skewscope.engine.symptoms.loaded_capacity import LoadedCapacity
 from skewscope.engine.symptoms.odd_siblings import OddSiblings
 from skewscope.engine.symptoms.past_shifts import PastShifts
 from skewscope.engine.symptoms.peer_ratios import PeerRatios
