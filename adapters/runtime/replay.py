@@ -26,6 +26,7 @@ from skewscope.adapters.runtime.read_ahead import (
 )
 from skewscope.engine.ingest.feed import TICK_S, Block, SeriesTable
 from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.parameters import MIN_PAST
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, Problem
@@ -45,8 +46,6 @@ READ_SHARE = 0.5
 """Share of the work that reading takes."""
 MAX_GAP = 240.0
 """Seconds without a sample after which ticks are skipped: all values are stale by then."""
-MIN_MOMENTS = 10
-"""Fewer readings are no past with which the newest one is compared, and no all-clear."""
 MAX_TICKS = 10_000_000
 OBJECTS_PER_COLLECTION = 250_000
 """New objects after which Python searches for garbage in cycles, of which a replay makes hardly any."""
@@ -82,7 +81,7 @@ class ReplayResult:
     @property
     def is_watched(self) -> bool:
         """Whether there are readings enough to compare the newest one with those before."""
-        return self.moments >= MIN_MOMENTS
+        return self.moments >= MIN_PAST
 
     @property
     def is_enough(self) -> bool:

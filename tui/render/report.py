@@ -121,7 +121,8 @@ def verdict_line(outcome: "ReplayResult") -> Line:
         if not outcome.is_enough:
             return line(too_little_sentence(outcome), "warn")
         sources = outcome.snapshots[-1].sources if outcome.snapshots else ()
-        return line(quiet_sentence(len(outcome.signals), sources), "ok")
+        judged = sum(name in outcome.judged for name in outcome.signals)
+        return line(quiet_sentence(len(outcome.signals), sources, judged), "ok")
     roots = [i for i in incidents if i.explained_by is None]
     still = sum(i.state == "firing" and i.is_counted for i in roots)
     folded = len(incidents) - len(roots)
@@ -138,11 +139,12 @@ def count_summary(roots: Iterable[Incident]) -> str:
     return ", ".join(units.format_count(n, noun, plural) for n, noun, plural in found)
 
 
-def quiet_sentence(signals: int, sources: Iterable["SourceState"]) -> str:
-    """Returns that nothing was found, and in what it was looked for."""
+def quiet_sentence(signals: int, sources: Iterable["SourceState"], judged: int | None = None) -> str:
+    """Returns that nothing was found, and in what it was looked for: in the signals that were judged, where given."""
     heard = [f"{s.name} ({s.reporting} of {s.known} {s.kind})" for s in sources if s.age_s is not None]
     origin = f" from {', '.join(heard)}" if heard else ""
-    return f"no diagnosis and no symptom in {units.format_count(signals, 'signal')}{origin}."
+    part = "" if judged in (None, signals) else f"{judged} of "
+    return f"no diagnosis and no symptom in {part}{units.format_count(signals, 'signal')}{origin}."
 
 
 def too_little_sentence(outcome: "ReplayResult") -> str:
