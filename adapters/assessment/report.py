@@ -11,7 +11,6 @@ from skewscope.adapters.assessment.vantages import FULL_VANTAGE, INCREASING_VANT
 from skewscope.kb.matrix import MatrixRow, build_matrix
 from skewscope.kb.model import Catalogue
 
-TARGETS = (("macro F1", 0.90), ("placed", 0.90))
 MAX_CONFUSIONS = 40
 DPU_REACH = {"itself": "by itself", "part": "with help", "no": "no"}
 SEVERITIES = ("mild", "medium", "heavy")

@@ -187,8 +187,8 @@ def reliability_bins(
         own = [(*one, w) for one, w in zip(known, each, strict=True) if min(int(one[0] * BINS), BINS - 1) == n]
         if own:
             said, right, weight = (np.array(column, float) for column in zip(*own, strict=True))
-            means = (float(np.average(column, weights=weight)) for column in (said, right))
-            bins.append(ReliabilityBin(len(own), *means, float(weight.sum())))
+            mean, share = (float(np.average(column, weights=weight)) for column in (said, right))
+            bins.append(ReliabilityBin(len(own), mean, share, float(weight.sum())))
     return bins
 
 

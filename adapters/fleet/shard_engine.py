@@ -26,7 +26,7 @@ from skewscope.adapters.sources.common.base import BatchSink
 from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.advice.advice import PolicyEvaluator, ReferenceMatcher
 from skewscope.engine.advice.policy import compile_policies
-from skewscope.engine.engine import Engine, IncidentChange
+from skewscope.engine.engine import Engine
 from skewscope.engine.ingest.feed import Block, SampleFrame, empty_block
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
@@ -218,10 +218,6 @@ class ShardEngine:
     def list_incidents(self) -> tuple[Incident, ...]:
         """Returns all incidents, in the order of the contract."""
         return self.engine.list_incidents()
-
-    def unheard_changes(self) -> tuple[IncidentChange, ...]:
-        """Returns the changes that nobody has acknowledged, oldest first."""
-        return tuple(change for tick in self._state.unacknowledged for change in tick.changes)
 
     def report(self, name: str) -> ShardReport:
         """Returns the state after the last tick, under the name of the shard."""

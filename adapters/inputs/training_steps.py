@@ -163,11 +163,6 @@ class StepReader:
         time = self.time if line.time is None else line.time
         self.collector.add(SAMPLE_RATE, {"group": self.group}, time, samples, line.number)
 
-    def add_ranks(self, metric: str, values: Mapping[str, float], number: int) -> None:
-        """Adds values by rank at the time of the newest step."""
-        for rank, value in values.items():
-            self.collector.add(metric, {"group": self.group, "rank": rank}, self.time, value, number)
-
     def list_series(self) -> list[LabelledSeries]:
         """Returns all series, with a note where times are not from the log."""
         if self._has_guesses:

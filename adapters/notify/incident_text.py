@@ -3,7 +3,7 @@
 from skewscope.adapters.mapping import incident_nodes
 from skewscope.engine.model.incident import SYMPTOM, Incident, IncidentEvidence
 from skewscope.engine.model.topology import FLEET, Topology
-from skewscope.kb.quantities import format_probability, format_value
+from skewscope.kb.quantities import format_value
 
 MAX_ITEMS = 8
 MAX_TEXT = 1000
@@ -31,11 +31,6 @@ def seen_text(one: Incident) -> str:
     """Returns what speaks for a diagnosis in words, strongest first; '' for nothing."""
     found = sorted((e for e in one.evidence if e.verdict == "yes"), key=lambda e: -e.weight)
     return join_names(tuple(e.name.replace("_", " ") for e in found))
-
-
-def confidence_text(one: Incident) -> str:
-    """Returns how sure an incident is, as the console and reports say it: `94 % sure`."""
-    return f"{format_probability(one.confidence)} sure"
 
 
 def otherwise_text(one: Incident) -> str:

@@ -376,20 +376,6 @@ class AlertTracker:
             del self.active[key]
         self.version += bool(gone)
 
-    def iter_pending(self) -> Iterator[tuple[AlertKey, float, EvidenceSnapshot]]:
-        """Yields (key, since, evidence) where a rule's evidence holds, but not yet for the hold time of the rule.
-
-        Call it after `update` and before the next tick, because verdicts share arrays with the detector.
-        """
-        for rule, verdict in sorted(self._verdicts.items()):
-            yes_since = self._states[rule].yes_since
-            at = np.flatnonzero(~np.isnan(yes_since))
-            evidence = verdict.evidence_of(at) if len(at) else None
-            for k, i in enumerate(at.tolist()):
-                if evidence is not None:
-                    since, own = float(yes_since[i]), evidence.select(np.array([k]))
-                    yield self._key(verdict, i), since, build_snapshot(self.rules[rule], since, own)
-
     def current_verdicts(self) -> Iterable[RuleVerdict]:
         """Returns the verdicts of this tick."""
         return self._verdicts.values()

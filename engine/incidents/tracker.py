@@ -20,7 +20,7 @@ from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.attribution.explanation import Explainer
 from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents.alert_incidents import AlertIncidents
-from skewscope.engine.incidents.alerts import AlertKey, AlertTracker, DerivedDiagnosis, EvidenceSnapshot, RuleInfo
+from skewscope.engine.incidents.alerts import AlertTracker, DerivedDiagnosis, EvidenceSnapshot, RuleInfo
 from skewscope.engine.incidents.confidence import Calibration
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.finding_incidents import FindingIncidents
@@ -371,16 +371,6 @@ class IncidentTracker:
             places = tuple((part.condition, part.primary_entity, part.members) for part in parts)
             build = partial(to_incident, one, self.locality, self.catalogue, root, parts, input_hash)
             yield self._cache.get(one.id, (input_hash, root, places, one.content), build)
-
-    def list_pending(self) -> list[Incident]:
-        """Returns what holds but has not held long enough to fire. Call it after `step`, before the next tick."""
-        found: dict[AlertKey, DiagnosisState] = {}
-        for key, since, evidence in self.alerts.iter_pending():
-            alert = self.alerts.active.get(key)
-            if (alert is None or not alert.firing_rules) and key not in found:
-                found[key] = DiagnosisState(*key, since, since, peak_evidence=evidence)
-        ordered = sorted(found.values(), key=lambda one: (one.opened_at, one.condition, one.primary_entity))
-        return [replace(to_incident(one, self.locality, self.catalogue), state="pending") for one in ordered]
 
     def forget(self, before: float) -> None:
         """Drop the incidents that resolved before a time, except those that still explain others."""

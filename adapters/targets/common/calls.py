@@ -5,7 +5,6 @@ a file of the user is not shown.
 """
 
 import difflib
-import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -75,11 +74,6 @@ class FileCall:
             self.before.splitlines(), self.after.splitlines(), self.path, self.path, lineterm="", n=1
         )
         return "\n".join(map(hide_secrets, lines))
-
-    @property
-    def before_hash(self) -> str:
-        """SHA-256 of the content that is replaced."""
-        return hashlib.sha256(self.before.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

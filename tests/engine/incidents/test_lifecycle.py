@@ -16,7 +16,6 @@ from tests.support.incidents import (
     N1,
     N2,
     QUIET,
-    SILENT,
     Says,
     incidents,
     lives,
@@ -279,18 +278,6 @@ def test_the_blast_reaches_the_group_and_what_is_explained():
     wider.step(1.0, [verdict("lossy", {"n1/ew": Says()}, kind="port"), verdict("late", {"B": Says()}, kind="group")])
     root = next(one for one in wider.list_incidents() if one.explained_by is None)
     assert (root.blast_radius.nodes, root.blast_radius.groups, root.blast_radius.replicas) == (8, 2, 2)
-
-
-def test_what_holds_but_not_yet_for_long_is_pending():
-    engine = incidents()
-    waiting = Says(fires=False, state=YES)
-    for t in (1.0, 2.0):
-        engine.step(t, [verdict("late", {N1: waiting, N2: Says()})])
-    (one,) = engine.list_pending()
-    assert (one.state, one.condition, one.name, one.opened_at) == ("pending", "late", "n1", 1.0)
-    assert [i.name for i in engine.list_incidents()] == ["n2"]
-    engine.step(3.0, [verdict("late", {N1: SILENT, N2: Says()})])
-    assert engine.list_pending() == []
 
 
 def test_new_entities_among_the_names_disturb_nothing_and_a_lost_one_clears():
