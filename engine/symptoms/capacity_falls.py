@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask
-from skewscope.engine.model.finding import LIMIT, PAST, Finding
-from skewscope.engine.model.parameters import APART, BURST_S, HALF, LEAST_PART, MIN_PAST, RESTART_S, RUN
+from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
+from skewscope.engine.model.finding import LIMIT, PAST, PEERS, Finding
+from skewscope.engine.model.parameters import APART, BURST_S, HALF, LEAST_PART, MAJORITY, MIN_PAST, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.relations import use_of_share
 from skewscope.engine.symptoms.roles import MIN_RUN_S
@@ -34,6 +34,8 @@ class DrivenCapacity(SeriesDetector):
         judged = [self.cells.judgement(cell) for cell in self.at.tolist()]
         self._given = self.cells.ties.given[self.at]
         self._least = np.array([one.least for one in judged])
+        units = [self.cells.signals[n].unit for n in self._given.tolist()]
+        self._rests = np.array([use_of_share(LEAST_PART, unit) for unit in units])
         self._min_run_s = np.array([MIN_RUN_S.get(one.role, BURST_S) for one in judged])
 
     def list_lows(self, form: str, times: tuple[Index, F64], value: F64, reference: F64) -> Iterator[Finding]:
@@ -94,8 +96,6 @@ class CapacityFalls(DrivenCapacity):
             for cell, one, load in zip(at, judged, loads, strict=True)
         ]
         self._floor, self._least_load = np.array(floors).reshape(-1, 2).T
-        units = [cells.signals[n].unit for n in self._given.tolist()]
-        self._rests = np.array([use_of_share(LEAST_PART, unit) for unit in units])
         self._needs_all = np.where([one.least_load > 0 for one in judged], ties.load[self.at], np.inf)
 
     def judge(self, tick: Tick) -> None:
@@ -165,6 +165,8 @@ class LoadedCapacity(DrivenCapacity):
         "_turn": 0,
         "_count": 0,
         "_was_full": False,
+        "_load_sum": 0.0,
+        "_samples": 0,
     }
     _lowest: F64
     _turn: Index
@@ -175,19 +177,25 @@ class LoadedCapacity(DrivenCapacity):
     _count: Index
     _was_full: Mask
     """Whether it was ever near what it reaches while under load."""
+    _load_sum: F64
+    _samples: Index
+    """All values, and the sum of the loads at them."""
 
     def judge(self, tick: Tick) -> None:
         """Takes in new values."""
         at, value, time = self.select(tick.new)
         if not len(at):
             return
+        load = nan_to_zero(self.cells.value[self._given[at]])
+        self._load_sum[at] += load
+        self._samples[at] += 1
         self._lowest[at] = np.fmin(self._lowest[at], value)
         self._turn[at] += 1
         full = at[self._turn[at] >= RUN]
         self._reached[full] = np.fmax(self._reached[full], self._lowest[full])
         self._lowest[full], self._turn[full] = np.nan, 0
         with np.errstate(invalid="ignore"):
-            loaded = self.cells.value[self._given[at]] > self.cells.ties.load[self.at[at]]
+            loaded = load > self.cells.ties.load[self.at[at]]
             low = loaded & (value * (1 + self._least[at]) < self._reached[at])
         self._was_full[at[loaded & ~low & ~np.isnan(self._reached[at])]] = True
         bad = at[low]
@@ -198,3 +206,25 @@ class LoadedCapacity(DrivenCapacity):
     def find(self) -> Iterator[Finding]:
         """Yields the capacities that stay low under load."""
         return self.list_lows(LIMIT, (self._count * ~self._was_full, self._since), self._value, self._reached)
+
+    def doubts(self) -> Iterator[Finding]:
+        """Yields those that never reached what most of their peers did, at no less use, where none had much to do.
+
+        What uses as much may still do less: a governor that lowers the clock makes use of the rest.
+        """
+        members: dict[int, list[int]] = {}
+        for cell, number in zip(self.cells.pair_cell.tolist(), self.cells.pair_set.tolist(), strict=True):
+            if self._place[cell] >= 0:
+                members.setdefault(number, []).append(int(self._place[cell]))
+        found: dict[int, float] = {}
+        with np.errstate(invalid="ignore"):
+            usual = self._load_sum / self._samples
+            for at in (np.array(some) for some in members.values() if len(some) >= MAJORITY):
+                reached, use = self._reached[at], usual[at]
+                most = float(np.nanmedian(reached)) if not np.isnan(reached).all() else np.nan
+                works = (use >= np.nanmedian(use) * (1 - APART)) & (use > self._rests[at])
+                rarely = use <= self.cells.ties.load[self.at[at]]
+                low = works & rarely & (reached * (1 + np.maximum(self._least[at], APART)) < most)
+                found |= dict.fromkeys(at[low].tolist(), most)
+        for n, most in found.items():
+            yield Finding(*self.subject(n), PEERS, "down", float(self.cells.time[self.at[n]]), self._reached[n], most)

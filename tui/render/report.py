@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from skewscope.adapters.mapping.entities import DECIDES
+from skewscope.engine.model.finding import PEERS
 from skewscope.engine.model.incident import DIAGNOSIS, Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.problems import join_names
@@ -167,12 +168,15 @@ def too_little_sentence(outcome: "ReplayResult") -> str:
     )
 
 
-def _doubt(fall: "Finding") -> str:
-    """Returns what fell, and why that is not judged."""
-    before, after = (format_value(each, fall.unit) for each in (fall.reference, fall.value))
+def _doubt(low: "Finding") -> str:
+    """Returns what is low, and why that is not judged."""
+    should, is_ = (format_value(each, low.unit) for each in (low.reference, low.value))
+    named = f"{low.what.name} of {low.place.name}"
+    if low.pattern == PEERS:
+        return f"{named} is {is_} at most, {should} at its peers with no more use; it counts where there is much to do"
     return (
-        f"{fall.what.name} of {fall.place.name} is {after} since {units.format_clock(fall.since)}, at least {before} "
-        "before, and its load fell too, by less; how it is at such a load without a fault is not known"
+        f"{named} is {is_} since {units.format_clock(low.since)}, at least {should} before, and its load fell too, by "
+        "less; how it is at such a load without a fault is not known"
     )
 
 

@@ -39,7 +39,7 @@ class FaultModel:
 
     condition: str
     target: str
-    """One of `TARGETS`."""
+    """One of `TARGET_BUILDERS`."""
     apply: EffectFunction
     jobs: tuple[str, ...]
     """Kinds of job that it can affect."""

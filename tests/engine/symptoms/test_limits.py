@@ -219,6 +219,19 @@ def test_a_fall_at_a_load_that_never_was_so_low_is_doubtful_where_it_is_the_larg
     assert not world.detector.doubts()
 
 
+@pytest.mark.parametrize(
+    ("use", "clock", "doubted"), [(60.0, 345.0, ["n0/gpu2"]), (60.0, 1380.0, []), (3.0, 345.0, []), (20.0, 345.0, [])]
+)
+def test_a_clock_below_that_of_peers_with_as_much_use_is_doubtful_where_none_is_fully_used(use, clock, doubted):
+    world = SymptomWorld()
+    for n in range(30):
+        gpus = {f"n0/gpu{k}": clock if k == 2 else 1410.0 for k in range(4)}
+        loads = {("gpu.util", "gpu", name): use if name == "n0/gpu2" else 60.0 + n % 3 for name in gpus}
+        world.tick({("gpu.sm_clock", "gpu", name): value for name, value in gpus.items()} | loads, pause=10.0)
+    assert not names(world)
+    assert [one.place.name for one in world.detector.doubts()] == doubted
+
+
 @pytest.mark.parametrize(("use", "named"), [(60.0, ["lost-capacity"]), (12.0, ["lost-capacity"]), (4.0, [])])
 def test_lanes_that_are_lost_count_whatever_use_is_made_of_the_rest(use, named):
     world = SymptomWorld()
