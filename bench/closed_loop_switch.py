@@ -297,6 +297,12 @@ def marked_share(found: SwitchRun, start: float, end: float) -> float:
     return sum(marked for _, marked in inside_span) / total if total else float("nan")
 
 
+def healthy_rate(acting: SwitchRun, undone: float) -> float:
+    """Returns the rounds per second without the elephant, before it and after the undo: a busy machine drifts."""
+    times = acting.times
+    return fmean((acting.rate(5, times.start), acting.rate(max(undone, times.stop), times.seconds)))
+
+
 def find_problems(acting: SwitchRun) -> list[str]:
     """Returns what falls short of the aims."""
     applied, ended = acting.moment("applied_at"), acting.moment("ended_at")
@@ -304,7 +310,7 @@ def find_problems(acting: SwitchRun) -> list[str]:
         return ["no limit was set"]
     found = []
     start, stop = acting.times.start, acting.times.stop
-    healthy = acting.rate(5, start)
+    healthy = healthy_rate(acting, ended or stop)
     if acting.rate(start + 3, applied) > 0.8 * healthy:
         found.append("the elephant starved nothing")
     if acting.rate(applied + 2, stop) < 0.9 * healthy:
@@ -352,6 +358,8 @@ def describe(acting: SwitchRun, observing: SwitchRun) -> str:
         lines.append(
             f"  {label:22}  {begin:5.1f}-{end:5.1f}   {row}   {'-' if math.isnan(share) else f'{share:14.0%}'}"
         )
+    kept = acting.rate(applied + 2, stop) / healthy_rate(acting, ended)
+    lines += ["", f"  while the elephant is limited: {kept:.0%} of the rounds without it, before and after"]
     counts = [len([1 for t, _ in each.rounds if 0 <= t < seconds]) for each in (acting, observing)]
     whole = acting.rate(0, start) * seconds
     share = (counts[0] - counts[1]) / (whole - counts[1]) if whole > counts[1] else 0.0

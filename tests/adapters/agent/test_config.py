@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skewscope.adapters.agent.__main__ import main
 from skewscope.adapters.agent.config import MIB, AgentConfig, check, default_periods, load
 from skewscope.kb.problems import InputError
 
@@ -179,3 +180,13 @@ def test_a_name_may_stand_in_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv("OWN_NAME")
     assert len(faults(tmp_path, text)) == 1
     assert any("both or neither" in fault for fault in faults(tmp_path, f"{text}node: n0\n"))
+
+
+def test_names_in_problems_cannot_reach_the_terminal_as_escapes(tmp_path, capsys):
+    path = tmp_path / "agent.yaml"
+    path.write_text('version: 1\nnode: "n0\\e[2J"\n"\\e]0;title\\a": 1\n')
+    assert main(["--check", "--config", str(path)]) != 0
+    told = "".join(capsys.readouterr())
+    assert "title" in told
+    assert "\x1b" not in told
+    assert "\x07" not in told

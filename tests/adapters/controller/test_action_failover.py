@@ -352,8 +352,8 @@ def test_a_store_of_its_own_that_is_full_keeps_no_change_in_place(tmp_path):
 # --- reload
 
 
-def exec_target(folder, name="front") -> ComponentConfig:
-    file = folder / "members.json"
+def exec_target(folder, name="front", file="members.json") -> ComponentConfig:
+    file = folder / file
     file.write_text(json.dumps({"w0": {"serving": True, "weight": 100}}))
     external = ExternalSettings(TargetSettings(name, (("r0", "w0"),)), ("drain",), ())
     return ComponentConfig("exec", name, ExecSettings(external, (sys.executable, acting_hook.__file__, str(file))))
@@ -378,6 +378,10 @@ def test_a_reload_that_drops_a_target_in_use_is_refused(tmp_path):
             (problem,) = told.value.problems
             assert "no exec 'front', where a-1 is in place: drain w0 at front" in problem.found
             assert controller.config.targets == (target,)
+        elsewhere = exec_target(tmp_path, file="other-system.json")
+        with pytest.raises(InputError, match=r"another system for 'front' \(its command changed\), where a-1"):
+            await controller.reload(replace(before, targets=(elsewhere,)))
+        assert controller.actions.coordinator.actions["a-1"].state == "verified"
         await controller.reload(replace(before, targets=(target, renamed), actions=PROPOSE))
         assert "a-1" in controller.actions.coordinator.actions
         await controller.reload(replace(before, targets=(renamed,)))

@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import pytest
 from starlette.requests import ClientDisconnect
 
-from skewscope.adapters.controller import shared_work
+from skewscope.adapters.controller import api, shared_work
 from skewscope.adapters.controller.shared_work import KeptAnswers, SharedWork, WorkRefusedError
+from skewscope.engine.model.topology import Node, Topology
 
 
 class FakeClient:
@@ -129,3 +131,25 @@ def test_answers_are_kept_until_there_is_another_basis_and_only_so_many():
         assert [await ask(second, key) for key in "aa"] == [5, 5]
 
     play(go())
+
+
+@pytest.mark.parametrize(("nodes", "texts"), [(512, 1), (513, 2)])
+def test_a_topology_is_written_once_however_many_agents_ask(monkeypatch, nodes, texts):
+    written = []
+    monkeypatch.setattr(api, "format_topology", lambda part: written.append(len(part.nodes)) or "text")
+    config = SimpleNamespace(topology=Topology(tuple(Node(f"n{n}") for n in range(nodes))))
+    kept = KeptAnswers(SharedWork("test"), 64)
+    context = SimpleNamespace(controller=SimpleNamespace(config=config), topology_texts=kept)
+
+    class Agent(FakeClient):
+        def __init__(self, node):
+            super().__init__()
+            self.headers, self.query_params = {}, {"node": node}
+
+    async def go():
+        asking = (api.get_topology(Agent(f"n{n % 2}"), context) for n in range(100))
+        assert {answer.body for answer in await asyncio.gather(*asking)} == {b"text"}
+
+    play(go())
+    # Of a large one each node has a part of its own.
+    assert len(written) == texts
