@@ -27,6 +27,10 @@ PLACES = {"host": "node", "InstanceId": "node", "gpu_index": "gpu", "device": "d
 EXPECTED = "series such as `aws cloudwatch get-metric-data` or Datadog's /api/v1/query answers"
 
 
+UNITS = {"Seconds": "s", "Milliseconds": "ms", "Microseconds": "us", "Percent": "%", "Bytes": "By"}
+"""Units that CloudWatch names."""
+
+
 class CloudSeries(NamedTuple):
     """One series as it stands in an answer."""
 
@@ -34,6 +38,8 @@ class CloudSeries(NamedTuple):
     tags: Mapping[str, str]
     times: list[Any]
     values: list[Any]
+    unit: str = ""
+    """As CloudWatch names it."""
 
 
 def recognise(head: bytes, _name: str) -> bool:
@@ -68,7 +74,11 @@ def read_series(file: BinaryIO, name: str, _labels: Mapping[str, str]) -> list[L
 
 
 def _name(each: CloudSeries, values: F64) -> NamedSeries:
-    named = name_series(DOTS.sub("_", each.name) if " " not in each.name else each.name, values, SeriesContext())
+    named = name_series(
+        DOTS.sub("_", each.name) if " " not in each.name else each.name,
+        values,
+        SeriesContext(unit=UNITS.get(each.unit, "")),
+    )
     placed = {PLACES[key]: text for key, text in each.tags.items() if key in PLACES}
     return replace(named, labels={**named.labels, **placed})
 
@@ -82,7 +92,7 @@ def _list_series(document: Any) -> Iterator[CloudSeries]:
     statistic = next((word for word in STATISTICS if points and word in points[0]), "")
     if statistic:
         times, values = [raw.get("Timestamp") for raw in points], [raw.get(statistic) for raw in points]
-        yield CloudSeries(str(document.get("Label", "")), {}, times, values)
+        yield CloudSeries(str(document.get("Label", "")), {}, times, values, str(points[0].get("Unit", "")))
     for raw in _list(document.get("series")):
         pairs = [pair for pair in _plain(raw.get("pointlist")) if isinstance(pair, list) and len(pair) == 2]
         tags = dict(TAG.findall(str(raw.get("scope", ""))))

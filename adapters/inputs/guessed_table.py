@@ -51,11 +51,11 @@ PLACES = {
         "link",
         "port name",
     ),
-    "node": ("host", "hostname", "host name", "node", "node name", "nodename", "server", "machine"),
-    "instance": ("replica", "instance", "engine", "pod", "pod name", "backend", "worker", "upstream", "endpoint"),
     "rank": ("rank", "global rank"),
+    "instance": ("replica", "instance", "engine", "pod", "pod name", "backend", "worker", "upstream", "endpoint"),
+    "node": ("host", "hostname", "host name", "node", "node name", "nodename", "server", "machine"),
 }
-"""Words of the column that says what a row is of, by its label."""
+"""Words of the columns that say what a row is of, by their labels: what is part of another stands before it."""
 KINDS = {"gpu": ("gpu",), "device": ("port",), "node": ("node",), "instance": ("engine",), "rank": ("rank",)}
 """The catalogue's words for what a row of each label is."""
 DIRECTIONS = {
@@ -142,41 +142,42 @@ def _read_header(text: str) -> TableHeader | None:
         names = names if len(names) >= MIN_COLUMNS else bare.split()
     if len(names) < MIN_COLUMNS or len(set(names)) < len(names) or not all(names):
         return None
-    if any(NUMBER.fullmatch(name) for name in names) or not find_place(names):
+    if any(NUMBER.fullmatch(name) for name in names) or not find_places(names):
         return None
     return find_header(text, names, names)
 
 
-def find_place(names: Sequence[str]) -> tuple[str, str] | None:
-    """Returns the column that says what a row is of, and its label; None where none does."""
-    for name in names:
-        words = frozenset(re.findall(r"[a-z]+", name.lower()))
-        for label, texts in PLACES.items():
+def find_places(names: Sequence[str]) -> dict[str, str]:
+    """Returns the columns that say what a row is of by their labels, the one that says the most first."""
+    found: dict[str, str] = {}
+    for label, texts in PLACES.items():
+        for name in names:
+            words = frozenset(re.findall(r"[a-z]+", name.lower()))
             if words and any(words == frozenset(text.split()) for text in texts):
-                return name, label
-    return None
+                found.setdefault(label, name)
+    return found
 
 
 def _guess_table(header: TableHeader, lines: Sequence[str], number: int) -> GuessedTable | None:
-    place = find_place(header.names)
-    assert place is not None
+    places = find_places(header.names)
+    label, place = next(iter(places.items()))
     rows = list(_rows(header, lines[number + 1 : number + 1 + MAX_ROWS]))
-    rows = [(text, cells) for text, cells in rows if cells.get(place[0])]
+    rows = [(text, cells) for text, cells in rows if cells.get(place)]
     if len(rows) < MIN_ROWS:
         return None
     columns: dict[str, _Column] = {}
     for name in header.names:
         cells = [row[name] for _, row in rows]
-        if name != place[0] and (column := _take(name, place[1], cells)) and column.signal not in columns:
+        if name not in places.values() and (column := _take(name, label, cells)) and column.signal not in columns:
             columns[column.signal] = column
     if not columns:
         return None
-    fields = {"place": FormatField(label=place[1], shape="text")}
+    fields = {each: FormatField(label=each, shape="text") for each in places}
     fields |= {signal.replace(".", "_"): _field(column) for signal, column in columns.items()}
-    names = {"place": place[0], **{signal.replace(".", "_"): column.name for signal, column in columns.items()}}
+    names = {**places, **{signal.replace(".", "_"): column.name for signal, column in columns.items()}}
     what = tuple(f"{column.name} = {catalogue().signals[column.signal].name.lower()}" for column in columns.values())
     line = FormatLine(fields=fields, table=tuple(header.names), columns=names)
-    return GuessedTable(line, what, (lines[number], rows[0][0]), "server" if place[1] == "instance" else "node")
+    return GuessedTable(line, what, (lines[number], rows[0][0]), "server" if label == "instance" else "node")
 
 
 def _rows(header: TableHeader, lines: Sequence[str]) -> Iterator[tuple[str, Mapping[str, str]]]:

@@ -271,7 +271,8 @@ def are_even(times: Sequence[float]) -> bool:
 @lru_cache(CACHED_CELLS)
 def parse_cell(column: Column, cell: str) -> tuple[str, float] | None:
     """Returns the metric and the number of a cell in the exporter's unit; None where it has none."""
-    stem = "nvidia_smi_" + column.name.replace(".", "_")
+    # Gaudi's hl-smi writes the same table, with `aip` for what is of the whole device.
+    stem = "nvidia_smi_" + column.name.replace(".aip", ".gpu").replace(".", "_")
     if cell in FLAGS:
         return stem, FLAGS[cell]
     if BITS.fullmatch(cell):

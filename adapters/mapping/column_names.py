@@ -106,7 +106,10 @@ SIGNAL_WORDS = {
     "serve.ttft": ("ttft", "time to first token", "first token latency", "first token time"),
     "serve.itl": ("itl", "inter token latency", "time between token"),
     "serve.tpot": ("tpot", "time per output token"),
-    "serve.e2e": ("e2e latency", "e2e request latency", "request latency", "end to end latency", "request duration"),
+    "serve.e2e": (
+        *("e2e latency", "e2e request latency", "request latency", "end to end latency", "request duration"),
+        *("response time", "target response time", "request response time", "model latency", "invocation latency"),
+    ),
     "serve.queue_time": (
         *("queue time", "request queue time", "queue duration", "request queue duration", "queue wait"),
         *("queue wait time", "time in queue", "time queue", "waiting time", "request waiting time"),

@@ -16,7 +16,7 @@ from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
-LIMITED_ROLES = frozenset({"health", "utilisation", "pressure"})
+LIMITED_ROLES = frozenset({"health", "utilisation", "pressure", "capacity"})
 """Roles of which the nominal value is a limit, and not the only good value."""
 
 
@@ -53,6 +53,10 @@ class Limits(SeriesDetector):
         self._given, self._load = cells.ties.given[self.at], cells.ties.load[self.at]
         self._is_share = np.array([bool(one.share_of) for one in judged], bool)
         self._limit = np.array([one.most_share or one.nominal or 0.0 for one in judged])
+        # A share of what nobody counts has a limit by itself, where the catalogue knows one.
+        alone = self._is_share & (self._whole < 0) & np.array([one.nominal is not None for one in judged], bool)
+        self._limit[alone] = [float(judged[n].nominal or 0.0) for n in np.flatnonzero(alone).tolist()]
+        self._is_share &= ~alone
         self._sign = np.array([-1.0 if one.bad == "down" else 1.0 for one in judged])
         self._floor = np.array([one.floor if one.share_of else 0.0 for one in judged])
 

@@ -1,4 +1,4 @@
-"""What load generators of HTTP print at their end: k6, wrk, hey, oha, vegeta and ab."""
+"""What load generators of HTTP print at their end: k6, wrk, hey, oha, vegeta, ab and Locust."""
 
 import re
 from collections.abc import Iterator
@@ -85,6 +85,18 @@ GENERATORS = (
         latency=re.compile(r"^Latencies\s+\[(?P<names>[^\]]+)\]\s+(?P<values>\S.*)"),
     ),
     LoadGenerator(
+        "Locust",
+        re.compile(r"^[ \t]*(?:Type[ \t]+)?Name[ \t]+# reqs[ \t]+# fails", re.MULTILINE),
+        (
+            re.compile(
+                rf"^\s+Aggregated\s+(?P<total>\d+)\s+(?P<failed>\d+)\([\d.]+%\)\s*\|(?:\s+\d+){{4}}\s*\|\s+(?P<rate>{NUMBER})"
+            ),
+        ),
+        latency=re.compile(
+            r"^\s+Aggregated\s+\d+\s+\d+\([\d.]+%\)\s*\|\s+(?P<mean_ms>\d+)\s+(?P<min_ms>\d+)\s+(?P<max_ms>\d+)\s+(?P<median_ms>\d+)"
+        ),
+    ),
+    LoadGenerator(
         "ab",
         re.compile(r"^Concurrency Level:\s+\d", re.MULTILINE),
         (
@@ -161,8 +173,12 @@ def _read_latency(found: LoadGenerator, line: str) -> dict[str, float]:
     if given.get("names"):
         names = [f"p{name}" if name[0].isdigit() else name for name in given["names"].replace(" ", "").split(",")]
         return _seconds_by_name(zip(names, re.split(r",\s*", given["values"].strip()), strict=False))
-    whole = _seconds_by_name((name, value) for name, value in given.items() if value and not name.endswith("_s"))
-    return whole | {name[:-2]: float(value) for name, value in given.items() if value and name.endswith("_s")}
+    numbers = ((name.partition("_"), value) for name, value in given.items() if value)
+    return {
+        name: time
+        for (name, _, unit), value in numbers
+        if (time := float(value) * PARTS_S[unit] if unit else _seconds(value)) is not None
+    }
 
 
 def _seconds_by_name(pairs: "Iterator[tuple[str, str]] | zip[tuple[str, str]]") -> dict[str, float]:
@@ -208,4 +224,4 @@ def _count_statuses(text: str) -> tuple[int | None, int | None]:
     return (total, failed) if total else (None, None)
 
 
-FORMAT = ResultFormat("k6, wrk, hey, oha, vegeta, ab", _recognise, _read)
+FORMAT = ResultFormat("k6, wrk, hey, oha, vegeta, ab, Locust", _recognise, _read)
