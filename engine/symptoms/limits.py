@@ -36,6 +36,7 @@ class Limits(SeriesDetector):
         self._limit, self._sign, self._floor, self._load = (np.empty(0) for _ in range(4))
         self._given: Index = np.empty(0, np.intp)
         """The cell that must show load, more than `_load`, or -1."""
+        self._needs_load: Mask = np.empty(0, bool)
         self._is_share: Mask = np.empty(0, bool)
         self._is_over = False
         """Whether the data has ended."""
@@ -51,6 +52,8 @@ class Limits(SeriesDetector):
         judged = [cells.judgement(n) for n in at]
         self._whole = self._find_wholes(at, [one.share_of for one in judged])
         self._given, self._load = cells.ties.given[self.at], cells.ties.load[self.at]
+        # What is no share, as a clock, is low at rest: it counts only where the load is known.
+        self._needs_load = np.array([bool(one.given) and not one.share_of for one in judged], bool)
         self._is_share = np.array([bool(one.share_of) for one in judged], bool)
         self._limit = np.array([one.most_share or one.nominal or 0.0 for one in judged])
         # A share of what nobody counts has a limit by itself, where the catalogue knows one.
@@ -84,6 +87,7 @@ class Limits(SeriesDetector):
         allowed = self._limit[at] * self._wholes(at, self.cells.value)
         with np.errstate(invalid="ignore"):
             is_idle = (self._given[at] >= 0) & ~(self.cells.value[self._given[at]] > self._load[at])
+        is_idle |= self._needs_load[at] & (self._given[at] < 0)
         known = ~np.isnan(value) & ~np.isnan(allowed) & ~is_idle
         beyond = known & (self._sign[at] * (value - allowed) > 0) & (value >= self._floor[at])
         good = at[known & ~beyond]
