@@ -297,10 +297,10 @@ def marked_share(found: SwitchRun, start: float, end: float) -> float:
     return sum(marked for _, marked in inside_span) / total if total else float("nan")
 
 
-def healthy_rate(acting: SwitchRun, undone: float) -> float:
-    """Returns the rounds per second without the elephant, before it and after the undo: a busy machine drifts."""
+def healthy_rate(acting: SwitchRun) -> float:
+    """Returns the rounds per second without the elephant, before and after it: a busy machine drifts."""
     times = acting.times
-    return fmean((acting.rate(5, times.start), acting.rate(max(undone, times.stop), times.seconds)))
+    return fmean((acting.rate(5, times.start), acting.rate(times.stop + 2, times.seconds)))
 
 
 def find_problems(acting: SwitchRun) -> list[str]:
@@ -310,7 +310,7 @@ def find_problems(acting: SwitchRun) -> list[str]:
         return ["no limit was set"]
     found = []
     start, stop = acting.times.start, acting.times.stop
-    healthy = healthy_rate(acting, ended or stop)
+    healthy = healthy_rate(acting)
     if acting.rate(start + 3, applied) > 0.8 * healthy:
         found.append("the elephant starved nothing")
     if acting.rate(applied + 2, stop) < 0.9 * healthy:
@@ -358,7 +358,7 @@ def describe(acting: SwitchRun, observing: SwitchRun) -> str:
         lines.append(
             f"  {label:22}  {begin:5.1f}-{end:5.1f}   {row}   {'-' if math.isnan(share) else f'{share:14.0%}'}"
         )
-    kept = acting.rate(applied + 2, stop) / healthy_rate(acting, ended)
+    kept = acting.rate(applied + 2, stop) / healthy_rate(acting)
     lines += ["", f"  while the elephant is limited: {kept:.0%} of the rounds without it, before and after"]
     counts = [len([1 for t, _ in each.rounds if 0 <= t < seconds]) for each in (acting, observing)]
     whole = acting.rate(0, start) * seconds

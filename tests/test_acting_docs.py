@@ -16,7 +16,7 @@ from skewscope.kb import yamlfile
 from skewscope.kb.field_reader import FieldReader
 
 ROOT = Path(__file__).resolve().parent.parent
-ACTING, TARGETS = (ROOT / "docs" / f"{name}.md" for name in ("acting", "targets"))
+ACTING, TARGETS, TESTS = (ROOT / "docs" / f"{name}.md" for name in ("acting", "targets", "acting-tests"))
 NODES = tuple(f"n{n}" for n in range(3))
 TOPOLOGY = Topology(
     tuple(Node(name) for name in NODES),
@@ -73,3 +73,14 @@ def test_every_example_is_valid(page, tmp_path):
             target_kinds()[kind].read(reader, item, reader.text((*item, "name")))
         settings.read_actions(reader, TOPOLOGY, ["front"])
         assert not reader.problems, reader.problems
+
+
+def test_every_test_that_holds_a_promise_is_there():
+    file, missing, count = "", [], 0
+    for path, name in re.findall(r"`([\w/]+\.py)`|`(test_\w+)`", TESTS.read_text()):
+        file = path or file
+        count += bool(name)
+        if name and f"def {name}(" not in (ROOT / "tests" / file).read_text():
+            missing.append(f"{file}: {name}")
+    assert count > 50
+    assert not missing
