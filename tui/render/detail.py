@@ -33,6 +33,8 @@ each fits by itself, so they add up to more than what is left."""
 CANDIDATES_LABEL = "not known"
 UNSEEN_LABEL = "no data"
 CAUSED_BY_LABEL, EFFECTS_LABEL = "caused by", "also"
+LEAST_WORDS = 6
+"""Columns from which on a part of the words after a number is useful."""
 MAX_CAUSES = 3
 """Causes that the lead names."""
 
@@ -114,6 +116,18 @@ def format_impact_short(incident: Incident, names: DisplayNames) -> str:
     """Returns `8.7→21.6 ms (2.5×) time of a round`: the number survives cropping."""
     size = describe_size(incident)
     return f"{size} {describe_metric(incident.impact.metric, names.catalogue)}" if size else ""
+
+
+def shorten_impact(incident: Incident, text: str, room: int) -> str:
+    """Returns the cost as it fits in `room` columns: with a part of its words, or the size alone, or its factor.
+
+    A number that is cut would be another number.
+    """
+    size = describe_size(incident)
+    if width(size) + LEAST_WORDS <= room:
+        return text
+    levels, _, factor = size.removesuffix(")").partition(" (")
+    return next((one for one in (size, levels, factor) if one and width(one) <= room), text)
 
 
 def format_blast_radius(incident: Incident) -> str:

@@ -238,15 +238,18 @@ class IncidentCellFormatter:
     triage_states: Mapping[str, TriageState]
     trend_text: Callable[[Incident], str] = lambda _incident: ""
 
-    def cell(self, row: IncidentRow, column: str) -> Cell:
-        """Returns text and role of a cell."""
+    def cell(self, row: IncidentRow, column: str, room: int | None = None) -> Cell:
+        """Returns text and role of a cell, of a cost in the words that fit in `room` columns."""
         if column == "mark":
             # Below its cause a symptom needs no sign of its own.
             is_effect = row.depth and row.incident.is_symptom
             return (" ", "") if is_effect else detail.severity_glyph(row.incident)
         doubtful = incident_category(row.incident) == SUSPICION
         quiet = "dim" if row.depth or row.incident.state == "resolved" or doubtful else ""
-        return self._cell_text(row, column), "dim" if row.incident.id in self.triage_states else quiet
+        text = self._cell_text(row, column)
+        if column == "impact" and room is not None and width(text) > room:
+            text = detail.shorten_impact(row.incident, text, room)
+        return text, "dim" if row.incident.id in self.triage_states else quiet
 
     def _cell_text(self, row: IncidentRow, column: str) -> str:
         incident = row.incident
@@ -306,7 +309,13 @@ def column_widths(
 
 def row_line(row: IncidentRow, fitting: ColumnWidths, cells: IncidentCellFormatter) -> Line:
     """Returns a row as a line."""
-    return columns.row_line(fitting, lambda column: cells.cell(row, column))
+    return columns.row_line(fitting, cell_reader(row, fitting, cells))
+
+
+def cell_reader(row: IncidentRow, fitting: ColumnWidths, cells: IncidentCellFormatter) -> Callable[[str], Cell]:
+    """Returns what gives the cells of a row in the columns that fit."""
+    room = {column.id: size for column, size in fitting}
+    return lambda column: cells.cell(row, column, room[column])
 
 
 def bare_line(row: IncidentRow, cells: IncidentCellFormatter, gutter: Span = (" ", "")) -> Line:

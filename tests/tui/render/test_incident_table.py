@@ -125,3 +125,17 @@ def test_an_open_incident_is_no_row_below_a_cause_that_is_over():
     over = replace(ROOT, state="resolved", resolved_at=T0 + 50)
     rows = incident_table.rank_incidents([over, CHILD])
     assert [(row.incident.id, row.depth) for row in rows] == [(CHILD.id, 0), (ROOT.id, 0)]
+
+
+@pytest.mark.parametrize(
+    ("room", "text"),
+    [
+        (40, "8.7→21.6 ms (2.5×) time of a round"),
+        (26, "8.7→21.6 ms (2.5×) time of a round"),
+        (20, "8.7→21.6 ms (2.5×)"),
+        (12, "8.7→21.6 ms"),
+        (8, "2.5×"),
+    ],
+)
+def test_no_number_of_a_cost_is_cut(room, text):
+    assert CELLS.cell(incident_table.rank_incidents([ROOT])[0], "impact", room)[0] == text

@@ -167,7 +167,9 @@ class DiagnosesModel(ScreenModel):
     def row(self, at: int) -> Line:
         """Returns an incident as a line."""
         return columns.row_line(
-            self.widths, lambda column: self.cell_formatter.cell(self.rows[at], column), self._gutter(at)
+            self.widths,
+            incident_table.cell_reader(self.rows[at], self.widths, self.cell_formatter),
+            self._gutter(at),
         )
 
     def compact_row(self, at: int) -> Line:
