@@ -222,7 +222,7 @@ class ConsoleScreen(Screen[None]):
         self.renew()
 
     def on_bar_view_clicked(self, event: BarView.Clicked) -> None:
-        """Seek to the clicked position of the bar, or show the clicked screen."""
+        """Seek to the clicked position of the bar and select what lasted then, or show the clicked screen."""
         if event.bar.id == "status":
             number = event.bar.word_at(event.column)[:1]
             if number in "12345" and number:
@@ -233,7 +233,10 @@ class ConsoleScreen(Screen[None]):
             if key := footer_key_at(self.console.keys, self.model.name, shown, event.column):
                 self.console.action_do(key.command, key.arg)
             return
-        self.console.commands[0].seek_share(status.bar_share(event.column, self.size.width))
+        share = status.bar_share(event.column, self.size.width)
+        if lasting := [one.id for one in self.console.state.incident_lengths if one.begin <= share <= one.end]:
+            self.model.select_incident(lasting[-1])
+        self.console.commands[0].seek_share(share)
 
     # --- prompt
 

@@ -388,6 +388,9 @@ def test_the_mouse_chooses_sorts_scrolls_and_shows_screens():
     async def flow(app, pilot):
         await pilot.click("#list", offset=(5, 2))
         assert app.selected_incident.id == CHILD.id
+        # A length on the line of time is its incident.
+        await pilot.click("#bar", offset=(app.size.width - 20, 0))
+        assert (app.selected_incident.id, app.state.player.is_at_end) == (ROOT.id, True)
         await pilot.click("#status", offset=(15, 0))
         await pilot.pause()
         assert page(app).name == "fabric"

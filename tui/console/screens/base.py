@@ -167,6 +167,9 @@ class ScreenModel:
         """Move to another link; returns the line to scroll to, None if keys do not move links."""
         return None
 
+    def select_incident(self, _id: str) -> None:
+        """Move to an incident, on a screen that lists them."""
+
     def sort_by_title(self, column: int) -> None:
         """Sort by the title at a column of the screen, if the rows can be sorted."""
 

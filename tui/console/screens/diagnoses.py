@@ -292,6 +292,12 @@ class DiagnosesModel(ScreenModel):
         else:
             self.state.show_message("no further incident", False)
 
+    def select_incident(self, id_: str) -> None:
+        """Move to an incident, if it is listed."""
+        at = next((n for n, row in enumerate(self.rows) if row.incident.id == id_), None)
+        if at is not None:
+            self.cursor, self.cursor_moved = at, True
+
     def do_fold(self, _arg: int) -> None:
         """Fold explained incidents, then all of one condition, then unfold also equal ones."""
         self.fold_level, self.is_fold_chosen = (self.fold_level + 1) % len(FOLDS), True
