@@ -156,6 +156,25 @@ def test_a_silenced_incident_stays_visible_and_marked():
     run(flow, feed, size=(120, 40))
 
 
+def test_a_key_goes_to_the_node_of_the_next_incident():
+    async def flow(app, pilot):
+        await pilot.press("2")
+        await pilot.pause()
+        ill = []
+        for _ in range(9):
+            await pilot.press(")")
+            await pilot.pause()
+            ill.append(page(app).node)
+        assert ill[0] == "n2"
+        assert "no further node" in screen_text(app)
+        assert len(set(ill)) < 8
+        for _ in set(ill):
+            await pilot.press("(")
+        assert page(app).node == "n2"
+
+    run(flow)
+
+
 def test_a_scope_set_in_the_fabric_narrows_every_screen():
     async def flow(app, pilot):
         await pilot.press("2", "l", "l", "enter")

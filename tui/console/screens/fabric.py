@@ -1,6 +1,6 @@
 """Fabric, the second screen: a heat map of racks and rails, groups, a matrix of peers."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -123,6 +123,30 @@ class FabricModel(ScreenModel):
         if self.view == "groups":
             return snapshot.topology.node_of[self.groups[self.cursor].members[self.column]]
         return snapshot.topology.node_of[self.peer_matrix.members[self.cursor]]
+
+    def _listed_nodes(self, snapshot: ViewSnapshot) -> list[tuple[int, int, str]]:
+        """Returns row, cell and name of each node that is listed, in the order in which they are read."""
+        rows: Iterable[Iterable[str]] = ()
+        if self.view == "racks":
+            rows = (row.nodes for row in self.heat_rows)
+        elif self.view == "groups":
+            rows = ((snapshot.topology.node_of[member] for member in group.members) for group in self.groups)
+        return [(at, cell, node) for at, nodes in enumerate(rows) for cell, node in enumerate(nodes)]
+
+    def do_next(self, arg: int) -> None:
+        """Move to the next node with an open incident, or to the one before."""
+        snapshot = self.state.snapshot
+        if snapshot is None:
+            return
+        firing = [one for one in snapshot.incidents if one.state == "firing"]
+        ill = {node for one in firing for node in self.state.node_lookup.nodes_of_incident(one)}
+        cells = [(at, cell) for at, cell, node in self._listed_nodes(snapshot) if node in ill]
+        here = self.cursor, self.column
+        ahead = [one for one in cells if one > here] if arg > 0 else [one for one in reversed(cells) if one < here]
+        if ahead:
+            (self.cursor, self.column), self.cursor_moved = ahead[0], True
+        else:
+            self.state.show_message("no further node with an open incident", False)
 
     def header(self, columns: int, rows: int) -> list[Line]:
         """Returns the names of the views and the legend."""
