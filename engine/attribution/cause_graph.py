@@ -44,6 +44,10 @@ class CauseGraph:
         """Whether a condition on one replica of a pool shows on the others, which take its load."""
         return any(cause == condition for cause, _ in self._sibling_links)
 
+    def is_of_load(self, condition: str) -> bool:
+        """Whether a condition is one that the load of other replicas brings about."""
+        return any(effect == condition for _, effect in self._sibling_links)
+
     def direct_causes(self, condition: str) -> frozenset[str]:
         """Returns the direct causes of a condition."""
         if condition not in self._direct_causes:

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.incidents.diagnosis import DiagnosisState
-from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, IncidentTiming
+from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, IncidentTiming, find_root
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import Entity, EntityLocation, LocalityIndex
+from skewscope.engine.model.parameters import EPISODE_S
 from skewscope.rules.entity_kinds import GROUP_LIKE
 
 
@@ -39,7 +40,7 @@ class AttributionCandidate:
     log_odds: float = 0.0
     """Log-odds of the condition by its own evidence."""
     until: float = math.inf
-    """When it resolved."""
+    """When its evidence ceased."""
 
     def sort_key(self) -> tuple[Any, ...]:
         """Sorts the likeliest root first: by earlier start, higher score, names."""
@@ -94,17 +95,25 @@ ANY_TOKEN, FLEET_TOKEN = "any", "fleet"
 
 
 def attribute_candidates(
-    candidates: Collection[AttributionCandidate], causes: CauseGraph, locality: LocalityIndex
+    candidates: Collection[AttributionCandidate],
+    causes: CauseGraph,
+    locality: LocalityIndex,
+    before_s: float = CAUSE_BEFORE_S,
 ) -> dict[str, str]:
-    """Returns the id of the root that explains each candidate; roots are omitted."""
+    """Returns the id of the root that explains each candidate; roots are omitted.
+
+    An effect may be detected `before_s` seconds before its cause.
+    """
     if len({c.condition for c in candidates}) < 2:
         return {}
     located = {c.id: locate_candidate(c, locality) for c in sorted(candidates, key=AttributionCandidate.sort_key)}
-    edges = list(_causal_edges(located.values(), causes))
+    edges = list(_causal_edges(located.values(), causes, before_s))
     return _assign_roots(located, edges) if edges else {}
 
 
-def _causal_edges(located: Collection[LocatedCandidate], causes: CauseGraph) -> Iterator[tuple[str, str]]:
+def _causal_edges(
+    located: Collection[LocatedCandidate], causes: CauseGraph, before_s: float
+) -> Iterator[tuple[str, str]]:
     """Yields every (cause, effect) that the catalogue, the topology and the times allow."""
     at: dict[tuple[str, str], list[LocatedCandidate]] = {}
     for one in located:
@@ -116,7 +125,7 @@ def _causal_edges(located: Collection[LocatedCandidate], causes: CauseGraph) -> 
         effects = sorted(causes.effects(cause.candidate.condition) & present)
         near = {e.candidate.id: e for c in effects for t in tokens for e in at.get((c, t), ())}
         for effect in near.values():
-            early = effect.candidate.since < cause.candidate.since - CAUSE_BEFORE_S
+            early = effect.candidate.since < cause.candidate.since - before_s
             if not early and (closeness(cause, effect) or _reaches_sibling(cause, effect, causes)):
                 yield cause.candidate.id, effect.candidate.id
 
@@ -185,12 +194,17 @@ class Explainer:
         """
         candidates, settled = self._candidates(t, recent)
         roots = self.find_lingering(t, recent, states)
-        roots |= _related("caused", attribute_candidates(candidates, self.causes, self.locality))
+        caused = attribute_candidates(candidates, self.causes, self.locality, max(CAUSE_BEFORE_S, self.late_s))
+        roots |= _related("caused", caused)
         left = [one for one in recent if one.is_open and one.id not in roots]
         roots |= _related("caused", self._find_announced(left, messages) if messages else {})
         roots |= _related("coincident", self._find_passing(left, changes) if changes else {})
+        shared = self._find_shared_load([one for one in recent if one.is_open and not one.merged_into])
+        for id_, first in shared.items():
+            if id_ not in roots and not _leads_to(first, id_, roots):
+                roots[id_] = Explanation(first, "coincident")
         unexplained = [c for c in candidates if c.id not in roots and c.id not in settled]
-        roots |= _related("coincident", find_coincident(unexplained, self.locality))
+        roots |= _related("coincident", find_coincident(unexplained, self.locality, self.late_s))
         found: dict[str, Explanation | None] = {}
         for incident in recent:
             if incident.merged_into:
@@ -227,33 +241,61 @@ class Explainer:
                     found[one.id] = change.id
         return found
 
+    def _find_shared_load(self, diagnoses: Iterable[DiagnosisState]) -> Mapping[str, str]:
+        """Returns by diagnosis of what load brings about the first such one there, or in its pool a short time before.
+
+        Replicas of a pool share its load: what too much of it does to one, it does to others soon after.
+        """
+        of_load = [one for one in diagnoses if self.causes.is_of_load(one.condition)]
+        of_load.sort(key=lambda one: one.sort_key)
+        firsts = (
+            (one, next((first for first in of_load[:n] if self._shares_load(first, one)), None))
+            for n, one in enumerate(of_load)
+        )
+        return {one.id: first.id for one, first in firsts if first is not None}
+
+    def _shares_load(self, first: DiagnosisState, other: DiagnosisState) -> bool:
+        if first.primary_entity == other.primary_entity:
+            return True
+        pools = (self.locality.location_of(one.primary_entity).pools for one in (first, other))
+        return other.opened_at - first.opened_at <= EPISODE_S and not frozenset.isdisjoint(*pools)
+
     def _locate(self, one: IncidentState) -> LocatedCandidate:
         candidate = AttributionCandidate(one.id, one.condition, _entities_of(one), one.since, 0.0)
         return locate_candidate(candidate, self.locality)
 
     @property
     def late_s(self) -> float:
-        """Seconds by which what a root left may be seen after its end, where samples are further apart than windows."""
+        """Seconds by which a root may be seen after its effect, and what it left after its end.
+
+        Where samples are further apart than windows, rules are that much later than others.
+        """
         return self.explain_s if self.explain_s > self.timing.explain_s else 0.0
 
     def linger_s(self, root: IncidentState) -> float:
         """Returns for how many seconds a root that resolves keeps what it explains.
 
-        A backlog drains in about the time in which it grew (judgement).
+        A backlog drains in twice the time in which it grew where two thirds of the capacity are used (judgement).
         """
         lasted = 0.0 if root.resolved_at is None else root.resolved_at - root.opened_at
-        return max(self.timing.linger_s, lasted)
+        return max(self.timing.linger_s, 2.0 * lasted)
 
     def find_lingering(
         self, t: float, recent: Iterable[DiagnosisState], states: Mapping[str, IncidentState]
     ) -> dict[str, Explanation]:
-        """Returns the open incidents whose root has resolved a short time ago, with that root."""
+        """Returns the open incidents whose root has resolved a short time ago, with that root.
+
+        It is the root of all: what lies between the two may pass sooner, even while the root is open.
+        """
         found = {}
         for incident in recent:
-            explanation = incident.explanation
-            if explanation is None or incident.resolved_at is not None or incident.merged_into:
+            if incident.explanation is None or incident.resolved_at is not None or incident.merged_into:
                 continue
-            root = states.get(explanation.id)
+            root, direct = find_root(incident, states), states.get(incident.explanation.id)
+            is_over = incident.explanation.relation == "lingering" or (direct is not None and not direct.is_open)
+            if root is not None and root.is_open and is_over:
+                found[incident.id] = Explanation(root.id, "lingering")
+                continue
             if root is None or root.resolved_at is None or incident.since > root.resolved_at + self.late_s:
                 continue
             if _is_part_of(root, incident, states):
@@ -271,21 +313,37 @@ class Explainer:
         return [_to_candidate(one) for one in active], settled
 
 
-def find_coincident(candidates: Collection[AttributionCandidate], locality: LocalityIndex) -> dict[str, str]:
-    """Returns for each candidate that is coincident with a more certain one the id of that one."""
+def find_coincident(
+    candidates: Collection[AttributionCandidate], locality: LocalityIndex, late_s: float = 0.0
+) -> dict[str, str]:
+    """Returns for each candidate that is coincident with a more certain one the id of that one.
+
+    Rules may be `late_s` seconds later than others.
+    """
     if len({candidate.condition for candidate in candidates}) < 2:
         return {}
     found: dict[str, str] = {}
     at: dict[str, dict[str, list[LocatedCandidate]]] = {}
     for candidate in sorted(candidates, key=_certainty_key):
         here = locate_candidate(candidate, locality)
-        surer = next((other for other in _surer_nearby(here, at) if _is_same_fault(other, here)), None)
+        surer = next((other for other in _surer_nearby(here, at) if _is_same_fault(other, here, late_s)), None)
         if surer:
             found[candidate.id] = surer.candidate.id
             continue
         for token in here.tokens:
             at.setdefault(token, {}).setdefault(candidate.condition, []).append(here)
     return found
+
+
+def _leads_to(id_: str, other: str, roots: Mapping[str, Explanation]) -> bool:
+    """Whether an incident is explained by another one, by any number of steps."""
+    seen: set[str] = set()
+    while id_ in roots and id_ not in seen:
+        seen.add(id_)
+        id_ = roots[id_].id
+        if id_ == other:
+            return True
+    return False
 
 
 def _related(relation: str, roots: Mapping[str, str]) -> dict[str, Explanation]:
@@ -298,7 +356,7 @@ def _entities_of(incident: IncidentState) -> tuple[Entity, ...]:
 
 def _to_candidate(incident: DiagnosisState) -> AttributionCandidate:
     entities = _entities_of(incident)
-    until = math.inf if incident.resolved_at is None else incident.resolved_at
+    until = min(incident.cleared_at, math.inf if incident.resolved_at is None else incident.resolved_at)
     score = incident.peak_evidence.score
     return AttributionCandidate(
         incident.id, incident.condition, entities, incident.since, score, incident.log_odds, until
@@ -337,13 +395,15 @@ def _surer_nearby(
     yield from sorted(near.values(), key=lambda other: _certainty_key(other.candidate))
 
 
-def _is_same_fault(surer: LocatedCandidate, other: LocatedCandidate) -> bool:
+def _is_same_fault(surer: LocatedCandidate, other: LocatedCandidate, late_s: float) -> bool:
     a, b = surer.candidate, other.candidate
-    return _is_simultaneous(a, b) and _is_colocated(surer, other)
+    return _is_simultaneous(a, b, late_s) and _is_colocated(surer, other)
 
 
-def _is_simultaneous(a: AttributionCandidate, b: AttributionCandidate) -> bool:
-    return abs(a.since - b.since) <= SIMULTANEOUS_S or -BEFORE_END_S <= b.since - a.until <= AFTER_END_S
+def _is_simultaneous(a: AttributionCandidate, b: AttributionCandidate, late_s: float) -> bool:
+    if abs(a.since - b.since) <= max(SIMULTANEOUS_S, late_s):
+        return True
+    return -max(BEFORE_END_S, late_s) <= b.since - a.until <= max(AFTER_END_S, late_s)
 
 
 def _is_colocated(one: LocatedCandidate, other: LocatedCandidate) -> bool:

@@ -14,6 +14,7 @@ from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.finding import EVENT
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.places import PlaceTokens
+from skewscope.engine.symptoms.roles import follows_load
 
 SERVING_KINDS = frozenset({"replica", "pool"})
 """Places where the load of other replicas shows."""
@@ -82,7 +83,7 @@ class SymptomExplainer:
         """
         latest = one.since + CAUSE_BEFORE_S if one.primary.pattern == EVENT else math.inf
         near = [root for token in one.tokens for root in self._roots.get(token, ())]
-        if one.primary.place.kind in SERVING_KINDS:
+        if one.primary.place.kind in SERVING_KINDS or follows_load(one.primary):
             near += [root for token in one.tokens for root in self._of_siblings.get(token, ())]
         fitting = (root for root in near if root.since <= latest and root.until >= one.since and root.id != one.id)
         return min(fitting, default=PossibleRoot(0, "", 0.0, 0.0)).id

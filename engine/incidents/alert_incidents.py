@@ -183,8 +183,10 @@ class AlertIncidents:
         for other in open_[1:]:
             self._merge(t, other, incident)
         incident.merged_into = ""
+        incident.cleared_at = math.inf if firing else max(alert.cleared_at for alert in alerts)
+        incident.is_settled |= firing and t >= self.lifecycle.settles_at(incident)
         self._update(t, incident, self.alerts.active[key], alerts)
-        if not firing and t - max(alert.cleared_at for alert in alerts) >= self.lifecycle.hold_s(incident):
+        if t - incident.cleared_at >= self.lifecycle.hold_s(incident):
             self._resolve(t, incident)
         return [incident, *open_[1:]]
 
@@ -213,7 +215,9 @@ class AlertIncidents:
             incident.resolved_at = None
             self._move(t, incident, alert.entity)
             return incident
-        incident = DiagnosisState(alert.condition, alert.entity, t, alert.since, peak_evidence=alert.peak_evidence)
+        incident = DiagnosisState(
+            *(alert.condition, alert.entity, t, alert.since), peak_evidence=alert.peak_evidence, is_settled=False
+        )
         incident.add_history(alert.since, "evidence held")
         self.lifecycle.open(t, incident)
         self._add_sibling(self._begun, incident)

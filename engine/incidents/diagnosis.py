@@ -28,6 +28,8 @@ class DiagnosisState(IncidentState):
     """Its strongest evidence so far."""
     agreeing_rules: int = 0
     """Number of further rules that agree."""
+    cleared_at: float = math.inf
+    """When its evidence ceased; it stays open for a while. Infinite while it holds."""
     alternatives: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     """By condition: its log-odds instead, and the measurement that separates the two. Replaced, never changed."""
     candidates: Mapping[str, float] = field(default_factory=dict)

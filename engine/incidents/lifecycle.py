@@ -3,21 +3,27 @@
 Which alerts are one incident is decided in `alert_incidents`, which findings are one in `finding_incidents`.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation
 from skewscope.engine.model.incident import DIAGNOSIS, SYMPTOM, Explanation, IncidentChange
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.parameters import RESTART_S
 from skewscope.engine.model.topology import TEXT_GONE
 
 MAX_OPENED = 1000
 """Incidents that open, and that are compared with alternatives, in one tick; the others follow in the next ones. So a
 fault of thousands of places holds up no tick for seconds."""
-QUIET_SAMPLES = 3
+WINDOW_SAMPLES = 3
+"""Samples that the windows of rules hold at least."""
+QUIET_SAMPLES = 2
 """What has cleared is over after so many samples: one below a limit that it was above is chance..."""
 RULES_CLEAR_S = 10.0
 """...of which rules wait for those of so many seconds themselves."""
+SETTLE_SAMPLES = 1.2
+"""The next sample of another place, and the seconds that rules wait for then: a likelier cause may show until then."""
 MAX_HOLD_S = 300.0
 """Longest time for which one that comes and goes stays open: it doubles each time that it comes back."""
 State = TypeVar("State", bound=IncidentState)
@@ -47,15 +53,28 @@ class IncidentLifecycle:
         """Lets incidents open again, after as many as may open in one tick."""
         self.room = MAX_OPENED
 
+    @property
+    def quiet_s(self) -> float:
+        """Seconds that samples need beyond what rules wait for themselves; 0 where they come as often as rules look."""
+        return max(QUIET_SAMPLES * self.period - RULES_CLEAR_S, 0.0)
+
+    @property
+    def settle_s(self) -> float:
+        """Seconds for which a diagnosis has to hold before it is known that nothing else explains it."""
+        return min(SETTLE_SAMPLES * self.period, self.quiet_s) if self.period else RESTART_S
+
     def hold_s(self, incident: IncidentState) -> float:
         """Returns for how many seconds an incident stays open once its evidence has cleared."""
-        quiet = max(QUIET_SAMPLES * self.period - RULES_CLEAR_S, 0.0)
-        return min(quiet * 2.0 ** min(incident.flaps, 10), MAX_HOLD_S)
+        return min(self.quiet_s * 2.0 ** min(incident.flaps, 10), MAX_HOLD_S)
+
+    def settles_at(self, incident: IncidentState) -> float:
+        """Returns when an open incident settles if it still holds then; infinite once it has."""
+        return math.inf if incident.is_settled or not incident.is_open else incident.since + self.settle_s
 
     @property
     def explain_s(self) -> float:
         """Seconds for which a resolved root explains: the windows of rules hold some samples at least."""
-        return max(self.timing.explain_s, QUIET_SAMPLES * self.period)
+        return max(self.timing.explain_s, WINDOW_SAMPLES * self.period)
 
     def cool_down_s(self, incident: IncidentState) -> float:
         """Returns for how many seconds after its end an incident that fires again is the same one."""

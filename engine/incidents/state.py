@@ -69,6 +69,8 @@ class IncidentState(ABC):
     """Whether only one other node reports it."""
     is_gone: bool = False
     """Whether it ended with its place, not because it was over."""
+    is_settled: bool = True
+    """Whether what may explain it has been sampled since it opened, and it held on."""
 
     def __post_init__(self) -> None:
         self.id = self.id or incident_id(self.condition, self.primary_entity, self.opened_at)
@@ -94,7 +96,8 @@ class IncidentState(ABC):
         """All that changes of it and that its `Incident` is made of, but for what explains it and what it explains."""
         return (
             *(self.condition, self.primary_entity, self.resolved_at, self.severity, self.members, self.mitigations),
-            *(self.flaps, self.moves, self.history, self.witnesses, self.is_hearsay, self.is_gone, *self.basis),
+            *(self.flaps, self.moves, self.history, self.witnesses, self.is_hearsay, self.is_gone),
+            *(self.is_settled, *self.basis),
         )
 
     @property
@@ -146,6 +149,12 @@ def final_explanation(incident: IncidentState, states: Mapping[str, IncidentStat
     return Explanation(root, relation) if root else None
 
 
+def find_root(incident: IncidentState, states: Mapping[str, IncidentState]) -> IncidentState | None:
+    """Returns the incident at the end of a chain of explanations; None for a root."""
+    link = final_explanation(incident, states)
+    return states.get(link.id) if link else None
+
+
 def to_incident(
     state: IncidentState,
     locality: LocalityIndex,
@@ -186,6 +195,7 @@ def to_incident(
         witnesses=state.witnesses,
         catalogue=catalogue.version,
         is_gone=state.is_gone,
+        is_settled=state.is_settled,
         **state.describe(locality, catalogue, explained),
     )
 

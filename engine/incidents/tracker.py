@@ -27,7 +27,13 @@ from skewscope.engine.incidents.finding_incidents import FindingIncidents
 from skewscope.engine.incidents.lifecycle import MAX_OPENED, IncidentLifecycle
 from skewscope.engine.incidents.result_cache import KeyedCache, ResultCache
 from skewscope.engine.incidents.senders import RoundJoin, SenderFinder
-from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation, to_incident
+from skewscope.engine.incidents.state import (
+    IncidentState,
+    IncidentTiming,
+    final_explanation,
+    find_root,
+    to_incident,
+)
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.finding import FindingBatch
 from skewscope.engine.model.incident import Advice, Explanation, Incident, IncidentChange
@@ -204,9 +210,10 @@ class IncidentTracker:
             held = self._by_alerts.hold_s(alert)
             yield from (alert.cleared_at + age for age in (timing.grouping_s, self._lifecycle.explain_s, held))
         for one in self._by_alerts.recent.values():
+            yield self._lifecycle.settles_at(one)
             if one.needs_comparison:
                 yield max(one.compared_at + COMPARISON_INTERVAL_S, self._t)
-            root = states.get(one.explanation.id) if one.explanation else None
+            root = find_root(one, states)
             for ended in (one.resolved_at, root.resolved_at if root else None):
                 if ended is not None:
                     again = self._lifecycle.cool_down_s(one)
@@ -244,7 +251,8 @@ class IncidentTracker:
         due = tuple(sorted(one.id for one in recent.values() if one.is_open and _is_comparison_due(t, one)))
         messages = tuple((one.id, one.ranked_count) for one in self._by_findings.messages())
         changes = tuple(one.id for one in self._by_findings.pool_changes())
-        waiting = self._by_alerts.waiting
+        settling = tuple(sorted(one.id for one in recent.values() if t >= self._lifecycle.settles_at(one)))
+        waiting = self._by_alerts.waiting, settling
         return self.alerts.version, self._context, waiting, fading, explaining, lingering, messages, changes, due
 
     def _count_judgeable(self, condition: str, domain: str, kind: str) -> int:

@@ -182,6 +182,8 @@ class Incident:
     """Version of the catalogue by which it was found, with the fingerprint of a site's knowledge; '' if unknown."""
     is_gone: bool = False
     """Whether it ended with its place (a pod that was deleted, a node that was removed), not because it was over."""
+    is_settled: bool = True
+    """Whether what may explain it has been sampled since it opened, and it held on."""
 
     @property
     def ending(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from skewscope.engine.model.finding import ROLES
+from skewscope.engine.model.finding import LIMIT, ROLES, Finding
 from skewscope.engine.model.parameters import BRIEF_S, STEP_S
 from skewscope.kb.model import Signal
 from skewscope.rules.entity_kinds import kind_of
@@ -29,6 +29,7 @@ PAST_ROLES = frozenset(
 )
 FOLLOWING_ROLES = frozenset({"pressure", "queue", "utilisation"})
 """What rises and falls with the load: when it returns to a level that was usual, nothing is wrong."""
+HEAT_UNIT = "Cel"
 UNCOMPARED_ROLES = frozenset({"share", "progress", "errors", "state"})
 """Roles of which members are compared in other ways than by their values."""
 STEP_SIGNAL = "step.duration"
@@ -44,6 +45,13 @@ POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
 CHANGING_POOL = "changing-pool"
 """Symptom of a pool that gains or loses replicas."""
 UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
+
+
+def follows_load(finding: Finding) -> bool:
+    """Returns whether a finding is what more work brings about: a value that follows it, or heat below its limit."""
+    judged = finding.what.judged
+    is_driven = finding.what.unit == HEAT_UNIT or (judged is not None and judged.role in FOLLOWING_ROLES)
+    return is_driven and finding.direction == "up" and finding.pattern != LIMIT
 
 
 def judged_signals(signals: Mapping[str, Signal]) -> list[str]:

@@ -71,6 +71,21 @@ def test_what_is_silenced_or_explained_is_withdrawn_and_comes_back():
     assert (told.what, told.why) == (WITHDRAWN, "caused by i-9")
 
 
+def test_a_diagnosis_waits_until_what_may_explain_it_has_been_sampled():
+    desk = NotifierState(NotificationScope())
+    assert desk.update(1.0, [incident(3, is_settled=False)], {}) == []
+    assert whats(desk.update(16.0, [incident(3)], {})) == [(OPENED, "i-3")]
+
+
+def test_an_unlikely_root_is_sent_as_soon_as_it_explains_what_is_likely():
+    desk = NotifierState(NotificationScope("warning"))
+    root = incident(9, confidence=0.2, severity="info")
+    suspicion = incident(3, confidence=0.2, severity="critical", explained_by=EXPLANATION)
+    assert desk.update(1.0, [root, suspicion], {}) == []
+    (sent,) = desk.update(2.0, [root, replace(suspicion, confidence=0.9)], {})
+    assert (sent.what, sent.incident.id, sent.incident.severity) == (OPENED, "i-9", "critical")
+
+
 def test_who_wants_everything_is_told_what_is_explained():
     assert whats(
         NotifierState(NotificationScope(roots_only=False)).update(1.0, [incident(3, explained_by=EXPLANATION)], {})

@@ -86,6 +86,12 @@ def test_an_effect_cannot_come_long_before_its_cause(ahead, explained):
     assert bool(roots(LOSSY, suspect("late", "rank", "A:n1", since=100.0 - ahead))) is explained
 
 
+def test_where_samples_are_far_apart_an_effect_may_come_longer_before_its_cause():
+    early = suspect("late", "rank", "A:n1", since=60.0)
+    found = attribute_candidates([LOSSY, early], CauseGraph(catalogue()), places(), before_s=45.0)
+    assert found == {early.id: LOSSY.id}
+
+
 def test_what_a_replica_draws_its_siblings_lack():
     known = catalogue()
     known.conditions["late"] = replace(known.conditions["late"], effects=(CausalLink("backlog", "it", siblings=True),))

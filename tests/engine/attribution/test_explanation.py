@@ -60,6 +60,13 @@ def test_what_begins_as_another_ends_is_its_aftermath(after, one):
     assert bool(find_coincident([ended, suspect("late", "rank", "A:n1", since=500.0 + after)], places())) is one
 
 
+def test_where_samples_are_far_apart_what_is_simultaneous_may_be_further_apart():
+    ended = suspect("blind", "rank", "A:n1", sure=3.0, until=500.0)
+    later = suspect("late", "rank", "A:n1", since=540.0)
+    assert find_coincident([ended, later], places()) == {}
+    assert find_coincident([ended, later], places(), 45.0) == {later.id: ended.id}
+
+
 def test_signs_stand_under_a_root_and_never_under_one_another():
     most, more, less = (suspect(c, "node", "n1", sure=s) for c, s in (("hot", 3.0), ("late", 2.0), ("blind", 1.0)))
     assert find_coincident([less, more, most], places()) == {more.id: most.id, less.id: most.id}
