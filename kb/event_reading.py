@@ -32,6 +32,10 @@ NOTHING = "[^\\s\\S]"
 """An expression that matches no text."""
 
 
+NO_ERROR = re.compile(r"\b[Ee]rrors?: *(?:[Nn]one|N/A|[Nn]o|0|OK)\b")
+"""A field of a state that says that there is no error: the line is none that a program marks as one."""
+
+
 @dataclass(frozen=True)
 class EventMatcher:
     """Compares lines with one event."""
@@ -52,6 +56,8 @@ class EventMatcher:
 
     def find(self, text: str) -> FoundEvent | None:
         """Returns what a line is of the event: itself, one of its codes, what retracts it, or None."""
+        if self.event.general and NO_ERROR.search(text, 0, MAX_COLUMNS):
+            return None
         if (fields := _first_match(self.patterns, text)) is not None:
             variant = _variant(self.event, fields)
             return FoundEvent(variant, _labels(self.event, fields)) if variant is not None else None

@@ -23,6 +23,10 @@ LABEL = re.compile(
     + QUOTED
     + rb")[ \t]*)?(?P<end>,|$)"
 )
+UNIT_NAME = re.compile(
+    rb"[a-z][a-zA-Z0-9_]*(?::[a-zA-Z0-9_:]+|_(?:total|sum|count|bytes|seconds|ratio|size|requests|celsius|watts))[ \t]"
+)
+"""A metric without labels that its own name marks as one."""
 REST = re.compile(
     rb"[ \t]+(?P<value>[^ \t#]++)(?:[ \t]+(?P<time>[^ \t#]++))?(?:[ \t]+#[ \t]*(?P<exemplar>\{.*+))?[ \t\r]*+"
 )
@@ -140,7 +144,8 @@ def looks_like_exposition(head: bytes, *, timed: bool) -> bool:
     lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
     samples = [line for line in lines if not line.startswith(b"#") and not is_prompt(line)]
     samples = samples[:RECOGNISED_LINES]
-    if not samples or (not any(b"{" in line for line in samples) and not head.startswith(b"# ")):
+    is_marked = head.startswith(b"# ") or any(b"{" in line or UNIT_NAME.match(line) for line in samples)
+    if not samples or not is_marked:
         return False
     for line in samples:
         match = SERIES.match(line)

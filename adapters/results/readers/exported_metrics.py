@@ -23,12 +23,24 @@ LATENCIES = {
     "inter_token_latency": "itl",
     "time_per_output_token": "tpot",
     "request_latency": "e2e",
+    "ttft": "ttft",
+    "tpot": "tpot",
+    "itl": "itl",
+    "e2el": "e2e",
 }
 MARK = re.compile(
     r'"(?:time_to_first_token|inter_token_latency|request_latency|request_throughput|request_count)"\s*:\s*'
     r'\{\s*"(?:unit|avg)"'
 )
-HEADER = re.compile(r"^[^\w\n]{0,200}(?:Metric|Statistic)[ \t]*[,|│┃][ \t]*(?:avg|min|max|p\d\d)\b", re.MULTILINE)
+TITLES = ("metric", "statistic", "performance parameters", "parameter")
+"""Names of the column that says what a row is of."""
+HEADER = re.compile(
+    rf"^[^\w\n]{{0,200}}(?:{'|'.join(TITLES)})[ \t]*[,|│┃](?:[ \t]*stage[ \t]*[,|│┃])?"
+    r"[ \t]*(?:avg|average|min|max|p\d\d)\b",
+    re.MULTILINE | re.IGNORECASE,
+)
+QUANTITY = re.compile(r"(?P<number>[\d,]+(?:\.\d+)?) (?P<unit>s|ms|us)")
+"""A cell that names its unit."""
 BARS = re.compile(r"[|│┃]")
 UNIT = re.compile(r"\s*\(([^)]*)\)\s*$")
 
@@ -85,8 +97,8 @@ def _read_tables(text: str, file: str) -> Iterator[ServingResult]:
     rows: dict[str, dict[str, str]] = {}
     for line in text.splitlines():
         cells = _cells(line)
-        if cells[0].lower() in ("metric", "statistic"):
-            if "avg" in (cell.lower() for cell in cells) and rows:
+        if cells[0].lower() in TITLES:
+            if {"avg", "average"} & {cell.lower() for cell in cells} and rows:
                 yield _table_result(rows, file)
                 rows = {}
             columns = [cell.lower() for cell in cells[1:]]
@@ -109,8 +121,11 @@ def _table_result(rows: Mapping[str, Mapping[str, str]], file: str) -> ServingRe
     for title, cells in rows.items():
         unit = UNIT.search(title)
         metric = UNIT.sub("", title).replace(" ", "_")
+        timed = {name: match for name, cell in cells.items() if (match := QUANTITY.fullmatch(cell))}
         numbers = {name: number for name, cell in cells.items() if (number := to_number(cell)) is not None}
-        scale = seconds_in(unit[1]) if unit else None
+        numbers |= {name: float(match["number"].replace(",", "")) for name, match in timed.items()}
+        units = {unit[1]} if unit else {match["unit"] for match in timed.values()}
+        scale = seconds_in(units.pop()) if len(units) == 1 else None
         if metric in LATENCIES and scale:
             scaled = make_latency({name: number * scale for name, number in numbers.items()})
             latencies |= {LATENCIES[metric]: scaled} if scaled else {}

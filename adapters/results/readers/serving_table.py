@@ -11,7 +11,8 @@ from skewscope.adapters.results.summaries import SECONDS, make_latency
 BANNER = "Serving Benchmark Result ="
 LATENCY = re.compile(
     r"(?P<stat>Mean|Median|Avg|Average|Std|Min|Max|P\d{1,2}(?:\.\d+)?) "
-    r"(?P<latency>TTFT|TPOT|ITL|E2EL|E2E(?: Latency)?|Latency) \((?P<unit>ms|s)\)",
+    r"(?P<latency>TTFT|TPOT|ITL|E2EL|E2E(?: Latency)?|(?:request )?latency|time[- ]to[- ]first[- ]token(?: \[TTFT\])?"
+    r"|time[- ]per[- ]output[- ]token(?: \[TPOT\])?|inter[- ]token latency) \((?P<unit>ms|s)\)",
     re.IGNORECASE,
 )
 NUMBERS = {
@@ -25,9 +26,19 @@ NUMBERS = {
     "total input tokens": "input",
     "total generated tokens": "output",
     "request throughput (req/s)": "request_rate",
+    "request throughput (req/sec)": "request_rate",
+    "total output throughput (tokens/sec)": "output_rate",
+    "number of requests": "completed",
+    "number of concurrent requests": "concurrency",
+    "number of concurrency": "concurrency",
+    "succeed requests": "completed",
+    "number of completed requests": "completed",
+    "number of errored requests": "failed",
+    "time taken for tests (s)": "duration",
     "output token throughput (tok/s)": "output_rate",
 }
-NAMES = {"e2el": "e2e", "e2e latency": "e2e", "latency": "e2e"}
+NAMES = {"e2el": "e2e", "e2e latency": "e2e", "latency": "e2e", "request latency": "e2e"}
+NAMES |= {"time to first token": "ttft", "time per output token": "tpot", "inter token latency": "itl"}
 LINE = re.compile(
     rf"(?:^|[\s|│])(?P<name>{LATENCY.pattern}|{'|'.join(map(re.escape, NUMBERS))})"
     r"\s*[:|│=]\s*(?P<value>-?[\d.,]+(?:e[+-]?\d+)?|inf|nan|none|not set)\s*(?:[|│]\s*)?$",
@@ -80,7 +91,8 @@ def _read(text: str, file: str) -> list[ServingResult]:
     tables, table = [], _Table()
     for found in _lines(text):
         if found["stat"]:
-            name = NAMES.get(found["latency"].lower(), found["latency"].lower())
+            plain = found["latency"].lower().partition(" [")[0].replace("-", " ")
+            name = NAMES.get(plain, plain)
             key, known = found["stat"].lower(), table.latencies.setdefault(name, {})
             value = to_number(found["value"])
             if key not in known and value is not None:

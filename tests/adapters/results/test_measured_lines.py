@@ -220,3 +220,29 @@ PEERS = """Unidirectional P2P={0} Bandwidth Matrix (GB/s)
 def test_direct_access_of_gpus_is_no_slower_than_the_detour(direct, events):
     text = PEERS.format("Disabled", 22.1) + PEERS.format("Enabled", direct)
     assert [each.event for each in judge_results(read_results(text.encode(), "n0.txt")).findings] == events
+
+
+def test_rows_of_a_table_may_name_the_unit_in_their_cells():
+    text = """| Performance Parameters | Stage | Average    | Min       | Max        | Median    | N   |
+| E2EL                   | total | 91610.4 ms | 24215 ms  | 158131 ms  | 93839 ms  | 128 |
+| TTFT                   | total | 7437.1 ms  | 1769.1 ms | 30748.0 ms | 4633.0 ms | 128 |
+| TPOT                   | total | 56.2 ms    | 14.6 ms   | 103.9 ms   | 58.2 ms   | 128 |
+"""
+    (result,) = read_results(text.encode(), "result.txt")
+    assert {name: each.typical for name, each in result.latencies.items()} == pytest.approx(
+        {"e2e": 93.839, "ttft": 4.633, "tpot": 0.0582}
+    )
+
+
+def test_latencies_may_have_their_whole_names():
+    text = """Number of requests:             6144
+Number of concurrent requests:  1018.8
+Request Throughput (req/sec):                     7.3411
+Average time-to-first-token [TTFT] (ms):          5120.5
+Average time-per-output-token [TPOT] (ms):        21.5
+"""
+    (result,) = read_results(text.encode(), "result.txt")
+    assert (result.completed, result.request_rate, result.load.concurrency) == (6144, 7.3411, 1018.8)
+    assert {name: each.mean for name, each in result.latencies.items()} == pytest.approx(
+        {"ttft": 5.1205, "tpot": 0.0215}
+    )
