@@ -120,11 +120,13 @@ class MessageReader:
         """Yields the messages with their places, without those that another one says mean nothing."""
         void = {one.event.id for one in self._retracted if one.voids}
         retracted = [one for one in self._retracted if one.event.id not in void]
-        said: set[tuple[str, Labels]] = set()
+        said: dict[str, list[Labels]] = {}
         for (id_, place, _), message in self._messages.items():
-            is_first = (id_, place) not in said and message.is_frequent
-            if is_first and not any(one.retracts(message.event, dict(place)) for one in retracted):
-                said.add((id_, place))
+            before = said.setdefault(id_, [])
+            # A later line that says less of its place, such as the end of a trace, is of the same.
+            is_new = message.is_frequent and not any(set(place) <= set(each) for each in before)
+            if is_new and not any(one.retracts(message.event, dict(place)) for one in retracted):
+                before.append(place)
                 yield dict(place), message
 
     def series(self, note: str = "") -> list[LabelledSeries]:

@@ -5,6 +5,7 @@ import pytest
 from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.inputs.guessed_format import guess_format
 from skewscope.adapters.inputs.known_formats import known_formats
+from skewscope.adapters.inputs.log_recognition import is_any_log
 from skewscope.adapters.runtime.replay import replay
 from skewscope.kb.known_events import known_events
 from skewscope.kb.problems import InputError, NothingKnownError
@@ -98,3 +99,14 @@ def test_an_unknown_engine_s_lines_are_of_the_replica_that_they_name(tmp_path):
 def test_what_touches_a_number_is_its_unit_and_no_name():
     lines = [f"650/650 [=====] - 27s {41 + n % 2}ms/step - loss: 8.{n}" for n in range(9)]
     assert "the time of a step in ms" in guess_format(lines).what
+
+
+def test_the_line_that_names_the_rank_is_shown_and_not_the_end_of_its_trace(tmp_path):
+    failed = "E1122 10:00:00.000000 26 api.py:869] failed (exitcode: -9) local_rank: 5 (pid: 42) of binary: python"
+    end = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
+    assert "local_rank: 5" in words_of(tmp_path, f"{failed}\nTraceback (most recent call last):\n{end}\n")
+
+
+def test_progress_bars_that_are_no_steps_are_too_little():
+    bar = "Loading checkpoint shards: {}% Completed | {}/4 [00:0{}<00:0{},  1.4s/it]\n"
+    assert is_any_log("".join(bar.format(25 * n, n, n, 4 - n) for n in range(4)).encode())
