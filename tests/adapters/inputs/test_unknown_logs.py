@@ -24,7 +24,7 @@ def words_of(tmp_path, text):
 ERRORS = {
     "Python": "2026-11-22 10:00:09,123 ERROR placement.py:41 -- the group was not placed in 60 s",
     "glog": "E1122 10:00:09.123456 1 backend_state.cc:210] the instance did not answer",
-    "klog": "E1122 10:00:09.123456       1 controller.go:114] sync of node n3 was given up",
+    "klog": "E1122 10:00:09.123456       1 controller.go:114] sync of node n3 failed on shard 7",
     "slog": 'time=2026-11-22T10:00:09.123Z level=ERROR source=sched.go:44 msg="the runner has ended"',
     "JSON": '{"time":"2026-11-22T10:00:09Z","severity":"ERROR","message":"upstream reset the stream"}',
     "traceback": "BrokenPipeError: [Errno 32] Broken pipe",
