@@ -34,9 +34,9 @@ MESSAGES = """\
 ## Messages
 
 Messages of kernels, libraries, engines and schedulers count in every log: {count} kinds, which
-`skewscope kb list events` lists. Each becomes a finding at the GPU, port, engine, rank, node or job that it names. In the
-log of an unknown program a line counts that the program marks as an error, and a warning of a failure that comes at
-three moments.
+`skewscope kb list events` lists. Each becomes a finding at the GPU, port, engine, rank, node or job that it names.
+In the log of an unknown program a line counts that the program marks as an error, and a warning of a failure that comes
+at three moments.
 """
 PAGES = Path("docs", "artefacts")
 STEP_SIGNALS = {"step number": "step.duration", "step duration": "step.duration", "step rate": "step.duration"}
