@@ -4,6 +4,7 @@ An operator computes one node of an expression for all entities of its kind. Num
 truth values are int8: NO, UNKNOWN or YES.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -215,7 +216,9 @@ def register_functions(base: type[Operator], functions: Iterable[tuple[str, Call
     """
     for name, function, text in functions:
         own = {"__doc__": text, "__module__": base.__module__, "function": staticmethod(function)}
-        register(name)(type(f"{base.__name__}[{name}]", (base,), own))
+        made = register(name)(type(f"{base.__name__}[{name}]", (base,), own))
+        # A state that was stored names the classes of its operators, and finds them in their modules.
+        setattr(sys.modules[made.__module__], made.__name__, made)
 
 
 def check_arity(function: Callable[..., Any], declaration: RuleFunction) -> str:
