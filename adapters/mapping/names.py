@@ -48,12 +48,12 @@ PAGE_EXPORTERS = frozenset(
             "llm_d",
             "lmdeploy",
         ),
-        *("kube_state_metrics", "prometheus"),
+        *("efa_exporter", "gaudi_exporter", "kube_state_metrics", "prometheus"),
         *("nccl_inspector", "node_exporter", "node_exporter_ib", "nvidia_smi_exporter", "omnistat"),
         *("sglang", "skewscope_agent", "telegraf", "tgi", "triton", "trtllm_serve", "vllm"),
     )
 )
-BY_WORKLOAD = frozenset(("amd_dme", "dcgm", "kube_state_metrics", "prometheus"))
+BY_WORKLOAD = frozenset(("amd_dme", "dcgm", "gaudi_exporter", "kube_state_metrics", "prometheus"))
 """Exporters that see an engine from outside: its pod or its address names it."""
 # A name that several signals claim serves them all; a signal that several names deliver is taken from the name of
 # the lowest rank. What was counted from packets ranks before any name.
