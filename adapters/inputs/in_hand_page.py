@@ -24,7 +24,8 @@ what it writes.
     skewscope diagnose FILE...
 
 Kinds are recognised by content; several files may be given at once. There are three answers: findings (exit code 1);
-nothing found, with what was judged and for how long (0); too little to judge, with what is missing (3). Of a file that
+nothing found, with what was judged and for how long (0); too little to judge, with what is missing (3), also where a
+clock fell further than its load or lies below that of its peers, and a governor may have lowered it. Of a file that
 cannot be read (2), the message says which kind it is most like, the first line that does not fit, and a command that
 writes one that does. What was copied along with a text (colours, prompts, quote marks, fences) is left out and counted.
 A text of no known kind is read where [names and units](recordings.md#texts-of-no-known-format) explain its numbers.

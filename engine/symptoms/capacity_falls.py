@@ -15,7 +15,17 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.finding import LIMIT, PAST, PEERS, Finding
-from skewscope.engine.model.parameters import APART, BURST_S, HALF, LEAST_PART, MAJORITY, MIN_PAST, RESTART_S, RUN
+from skewscope.engine.model.parameters import (
+    ALIKE,
+    APART,
+    BURST_S,
+    HALF,
+    LEAST_PART,
+    MAJORITY,
+    MIN_PAST,
+    RESTART_S,
+    RUN,
+)
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.relations import use_of_share
 from skewscope.engine.symptoms.roles import MIN_RUN_S
@@ -114,9 +124,8 @@ class CapacityFalls(DrivenCapacity):
             )
             fell = known & (value * (1 + least) < lowest) & (value + self._floor[at] < lowest)
             low = fell & ((load >= usual * (1 - APART)) | (load > self._needs_all[at]))
-            # Where the load fell with it, the fall says nothing; it must not become the past either.
-            unclear = fell & ~low
-            doubtful = unclear & (value * (1 + least) * usual < lowest * load) & (load > self._rests[at])
+            # Where the load fell with it, the fall says nothing, or little; it must not become the past either.
+            doubtful = fell & ~low & (value * (1 + least) * usual < lowest * load) & (load > self._rests[at])
         past = ~fell
         self._take_low(at[low], value[low], time[low])
         self._take_past(at[past], value[past], time[past], load[past])
@@ -224,7 +233,7 @@ class LoadedCapacity(DrivenCapacity):
                 most = float(np.nanmedian(reached)) if not np.isnan(reached).all() else np.nan
                 works = (use >= np.nanmedian(use) * (1 - APART)) & (use > self._rests[at])
                 rarely = use <= self.cells.ties.load[self.at[at]]
-                low = works & rarely & (reached * (1 + np.maximum(self._least[at], APART)) < most)
+                low = works & rarely & (reached * np.maximum(1 + self._least[at], ALIKE) < most)
                 found |= dict.fromkeys(at[low].tolist(), most)
         for n, most in found.items():
             yield Finding(*self.subject(n), PEERS, "down", float(self.cells.time[self.at[n]]), self._reached[n], most)

@@ -13,7 +13,8 @@ from skewscope.kb.model import Judgement, Signal
 FULL_LOAD_SHARE = 0.75
 """A utilisation from which on a device needs its whole clock: where little is to be done, its governor lowers the
 clock, and the little work uses much of what is left (source: GPUs of public recordings whose clock was held down were
-used for 92 % of the time or more (median), idle ones of a desktop at an eighth of their clock for 45 to 59 %)."""
+used for 92 % of the time or more (median), idle ones of a desktop at an eighth of their clock for 45 to 59 %). What is
+low below it is not judged, and nothing found is then no all-clear (`doubts`)."""
 
 
 @dataclass(frozen=True, slots=True)
