@@ -86,6 +86,7 @@ def _judgement_facts(s: Signal, catalogue: Catalogue) -> list[str]:
         "Least change": escape_text(describe_least(s.judged, s.unit, s.type)),
         "Nominal": "" if s.judged.nominal is None else f"{s.judged.nominal:g} {code(s.unit)}",
         "Counts under load of": format_id_link("signals", s.judged.given) if s.judged.given else "",
+        "Least load": f"{100 * s.judged.least_load:g} %" if s.judged.least_load else "",
         "Symptom": format_entry_link(catalogue, "symptoms", s.judged.symptom) if s.judged.symptom else "",
         "Rests on": format_basis(catalogue, s.judged.basis),
     }

@@ -189,6 +189,7 @@ def _judgement_lines(entry: Signal) -> list[Line]:
         ("least change", describe_least(judged, entry.unit, entry.type)),
         ("nominal", "" if judged.nominal is None else f"{judged.nominal:g} {entry.unit}"),
         ("counts under load of", judged.given),
+        ("least load", f"{100 * judged.least_load:g} %" if judged.least_load else ""),
         ("symptom", judged.symptom),
         ("judged by", judged.basis),
     )
