@@ -28,13 +28,15 @@ def peer_sets_of_gpu(
 ) -> set[tuple[str, str]]:
     """Returns (kind, name) of the groups of a GPU, and of the GPUs of its node that do the same for all that is known.
 
-    Load is compared within groups alone: without one, the GPUs of a node may each do something else.
+    Load is compared within groups alone: without one, the GPUs of a node may each do something else, and each engine
+    serves its own requests.
     """
     node = name.rsplit("/", 1)[0]
-    groups = {("group", group) for member in (name, node) for group in groups_of.get(member, ())}
+    names = {group for member in (name, node) for group in groups_of.get(member, ())}
+    groups = {("group", group) for group in names}
     work = topology.work_of
-    if role in SHARED_WORK_ROLES and not groups:
-        return set()
+    if role in SHARED_WORK_ROLES and (not groups or not names.isdisjoint(topology.serving_groups)):
+        return groups
     size = topology.node[node].gpus if node in topology.node else 0
     is_alike = len({work.get(f"{node}/gpu{n}") for n in range(size)}) < 2
     return groups | {("node", node) if is_alike else ("gpus", f"{node} {' '.join(work.get(name, ()))}")}
