@@ -5,7 +5,7 @@ signal together; what was taken is said, and is saved as a mapping file to edit.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import yaml
@@ -17,6 +17,8 @@ from skewscope.kb.problems import join_names
 
 MAX_GUESSED = 200
 """Metrics that are taken."""
+MAX_TEXT = 200
+"""Characters of a metric, and of the value of a label that a rule reads."""
 MAX_SHOWN = 4
 SEPARATORS = re.compile(r"[_:.]+")
 TOTAL = re.compile(r"_total$")
@@ -87,8 +89,10 @@ def _render(guessed: Sequence[GuessedName]) -> str:
     return yaml.safe_dump({"version": 1, "metrics": rows}, sort_keys=False, allow_unicode=True)
 
 
-def _guess(metric: str, labels: Mapping[str, str], metrics: frozenset[str] | set[str]) -> GuessedName | None:
+def _guess(metric: str, labels: Mapping[str, str], metrics: Set[str]) -> GuessedName | None:
     """Returns what a metric is taken for; None where its name means nothing."""
+    if not _is_plain(metric):
+        return None
     base, is_histogram = _base_of(metric, metrics)
     if not is_histogram and (counted := _guess_counter(metric, labels)):
         return counted
@@ -108,7 +112,7 @@ def _guess(metric: str, labels: Mapping[str, str], metrics: frozenset[str] | set
     return GuessedName(base, signal.id, "" if unit == signal.unit else unit)
 
 
-def _base_of(metric: str, metrics: frozenset[str] | set[str]) -> tuple[str, bool]:
+def _base_of(metric: str, metrics: Set[str]) -> tuple[str, bool]:
     """Returns the name without the part of a histogram, and whether it is one of a histogram."""
     for part in PARTS:
         base = metric.removesuffix(part)
@@ -127,7 +131,12 @@ def _guess_counter(metric: str, labels: Mapping[str, str]) -> GuessedName | None
         return GuessedName(metric, "serve.failure")
     if not re.search(rf"(?:^|_)(?:{ANSWERED.pattern})$", end):
         return None
-    outcome = next(((name, labels[name]) for name in OUTCOMES if labels.get(name)), None)
+    outcome = next(((name, labels[name]) for name in OUTCOMES if _is_plain(labels.get(name, ""))), None)
     if outcome and BAD_OUTCOME.fullmatch(outcome[1]):
         return GuessedName(metric, "serve.failure", labels=(outcome,))
     return GuessedName(metric, "serve.success", labels=(outcome,) if outcome else ())
+
+
+def _is_plain(text: str) -> bool:
+    """Returns whether a text stands for itself in a mapping file."""
+    return 0 < len(text) <= MAX_TEXT and text.isprintable() and not set(text) & set("{}")

@@ -50,6 +50,12 @@ def test_a_label_says_how_requests_ended():
     assert found == {"200": "skewscope_serve_success", "503": "skewscope_serve_failure"}
 
 
+@pytest.mark.parametrize("text", ["{node}", "{", "x" * 1000, "a\nb: c", ""])
+def test_texts_that_mean_something_in_a_mapping_file_are_left_out(text):
+    mapping, _ = guess_mapping([("acme_requests_total", {"status": text}), (f"{text}_pending_requests", {})])
+    assert [rule.label_patterns for rule in mapping.rules if rule.signal == "serve.success"] == [()]
+
+
 def test_the_begin_of_a_path_is_a_place():
     named = name_series("llm.prod.replica-a.queue.waiting", [3.0], SeriesContext())
     assert (named.metric, dict(named.labels)) == ("skewscope_serve_waiting", {"instance": "llm.prod.replica-a"})
