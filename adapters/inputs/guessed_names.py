@@ -5,7 +5,7 @@ signal together; what was taken is said, and is saved as a mapping file to edit.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -89,7 +89,7 @@ def _render(guessed: Sequence[GuessedName]) -> str:
     return yaml.safe_dump({"version": 1, "metrics": rows}, sort_keys=False, allow_unicode=True)
 
 
-def _guess(metric: str, labels: Mapping[str, str], metrics: Set[str]) -> GuessedName | None:
+def _guess(metric: str, labels: Mapping[str, str], metrics: Collection[str]) -> GuessedName | None:
     """Returns what a metric is taken for; None where its name means nothing."""
     if not _is_plain(metric):
         return None
@@ -112,7 +112,7 @@ def _guess(metric: str, labels: Mapping[str, str], metrics: Set[str]) -> Guessed
     return GuessedName(base, signal.id, "" if unit == signal.unit else unit)
 
 
-def _base_of(metric: str, metrics: Set[str]) -> tuple[str, bool]:
+def _base_of(metric: str, metrics: Collection[str]) -> tuple[str, bool]:
     """Returns the name without the part of a histogram, and whether it is one of a histogram."""
     for part in PARTS:
         base = metric.removesuffix(part)
