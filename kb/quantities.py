@@ -22,6 +22,7 @@ _UNIT_NAMES = {"By": "B", "By/s": "B/s", "bit": "bit", "bit/s": "bit/s", "Hz": "
 _COUNTED_NOUN = re.compile(r"\{(\w+)\}")
 _TIME_SHARES = {"ns/s": 1e-9, "us/s": 1e-6, "ms/s": 1e-3, "s/s": 1.0}
 """Time per second is a share of the time."""
+_leading_number = re.compile(r"[−\d.,]+")
 _UNIT_SYMBOLS = {"Cel": "°C", "%": "%"}
 
 
@@ -62,8 +63,9 @@ def format_comparison(value: float, reference: float, unit: str, against: str, *
 def format_change(before: float, now: float, unit: str, *, share: bool = False) -> str:
     """Returns `8.7→21.6 ms`: a value as it was and as it is, with its unit once where both have the same."""
     first, second = (format_brief(value, unit, share=share) for value in (before, now))
-    first_unit, second_unit = (text.partition(" ")[2] for text in (first, second))
-    return f"{first.partition(' ')[0] if first_unit == second_unit else first}→{second}"
+    number, second_number = (_leading_number.match(text) for text in (first, second))
+    has_same_unit = number and second_number and first[number.end() :] == second[second_number.end() :]
+    return f"{number[0] if number and has_same_unit else first}→{second}"
 
 
 def _format_magnitude(value: float, unit: str, *, share: bool) -> str:

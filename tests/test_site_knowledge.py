@@ -90,7 +90,7 @@ def test_telemetry_is_diagnosed_by_the_rule_of_the_page(site):
     write_cooling(site.parent / "cooling.csv")
     code, answer = run("diagnose", "cooling.csv", "--knowledge", "site")
     assert code == 1
-    title = "Half-open coolant valve on node n2"
+    title = "Half-open coolant valve on n2"
     assert title in answer
     assert f"*{title}*" in PAGE.read_text()
     incident = json.loads(run("diagnose", "cooling.csv", "--knowledge", "site", "--json")[1])

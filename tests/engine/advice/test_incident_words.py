@@ -60,4 +60,5 @@ def test_the_level_to_come_back_to_is_named_where_it_was_measured():
 def test_a_unit_that_both_levels_have_is_written_once():
     assert format_change(0.0087, 0.0216, "s") == "8.7→21.6 ms"
     assert format_change(3.0, 53.0, "{request}") == "3→53"
+    assert format_change(3475.0, 368.0, "{token}/s") == "3,475→368/s"
     assert format_change(0.01, 0.2, "1", share=True) == "1→20 %"
