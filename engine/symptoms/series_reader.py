@@ -144,7 +144,8 @@ class SeriesReader:
 
     def _differ(self, new: NewSamples) -> Mask:
         """Returns [k] whether each of some new samples differs from the one before, or counts as if it did."""
-        differs: Mask = new.value != self._last[new.cells]
+        # A mean is read when it has new observations: the same value is another measurement.
+        differs: Mask = (new.value != self._last[new.cells]) | (self.cells.means.place[new.cells] >= 0)
         # Of times that are printed with few digits, the next one is often the same.
         at = np.flatnonzero(self.cells.is_printed[new.cells])
         if len(at):

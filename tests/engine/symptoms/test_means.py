@@ -20,12 +20,12 @@ class ServingWorld(SymptomWorld):
         self.prefix = {}
         self.counted = dict.fromkeys(((name, part) for name in self.names for part in PARTS), 0.0)
 
-    def serve(self, seconds, means, rate=5, seed=1, signal="serve.e2e"):
-        """Serves so many requests a second, whose mean time each replica has."""
+    def serve(self, seconds, means, rate=5, seed=1, signal="serve.e2e", *, is_even=False):
+        """Serves so many requests a second, whose mean time each replica has; all alike if that is even."""
         rng = np.random.default_rng(seed)
         for _ in range(seconds):
             for name in self.names:
-                took = means[name] * rng.gamma(4, 0.25, rate)
+                took = means[name] * (np.ones(rate) if is_even else rng.gamma(4, 0.25, rate))
                 self.counted[name, "sum"] += took.sum()
                 self.counted[name, "count"] += rate
             self.t += 1
@@ -50,6 +50,14 @@ def test_requests_that_take_longer_are_told_with_their_mean():
     assert item.expr == "serve.e2e"
     assert item.unit == "s"
     assert item.value == pytest.approx(6.0, rel=0.4)
+
+
+def test_means_that_are_the_same_are_a_past():
+    world = ServingWorld()
+    world.serve(60, {"A": 2.0}, is_even=True)
+    assert not world.incidents()
+    world.serve(60, {"A": 6.0}, is_even=True)
+    assert [one.condition for one in world.incidents()] == ["slow-responses"]
 
 
 def test_the_slow_one_of_several_replicas_is_told():
