@@ -117,7 +117,7 @@ SIGNAL_WORDS = {
     "serve.kv_usage": (
         *("kv cache usage", "kv cache util", "kv cache used", "kv cache occupancy", "kv usage", "kv util", "kv used"),
         *("kv block usage", "kv block util", "kv blocks usage", "kv blocks used", "kv mem usage", "kv mem util"),
-        *("cache usage", "gpu cache usage", "kv page usage", "kv pool usage", "kv pool util", "kv cache block usage"),
+        *("cache usage", "kv page usage", "kv pool usage", "kv pool util", "kv cache block usage"),
     ),
     "host.cpu_util": ("cpu util", "host cpu util"),
 }

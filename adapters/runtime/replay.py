@@ -87,10 +87,10 @@ class ReplayResult:
     def is_enough(self) -> bool:
         """Whether no incident means that all is well: all was read, and nothing doubtful is among what was judged.
 
-        Most of the signals have to be judged, for a while.
+        Half of the signals have to be judged, for a while.
         """
         judged = set(self.judged) & set(self.signals)
-        is_judged = self.is_watched and bool(judged) and 2 * len(judged) > len(self.signals)
+        is_judged = self.is_watched and bool(judged) and 2 * len(judged) >= len(self.signals)
         return is_judged and not self.unread and not self.doubts
 
 

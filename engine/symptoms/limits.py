@@ -75,10 +75,6 @@ class Limits(SeriesDetector):
         ]
         return np.array(wholes, np.intp)
 
-    def judged_cells(self) -> Index:
-        """Returns the cells that were within their limit."""
-        return self.at[self._was_good]
-
     def judge(self, tick: Tick) -> None:
         """Takes in new values, of counters their rates."""
         at, value, time = self.select(tick.new)

@@ -364,8 +364,9 @@ class Propagation(Operator):
         return self.propagate(args[0])
 
     def ripening(self, t: float, unknown: Mask, args: Sequence[tuple[Values, Mask]]) -> Mask:  # noqa: ARG002
+        # Asked too where a known truth value may turn, so not of the unknown ones alone.
         padded: Mask = append_value(args[0][1], False)
-        return unknown & padded[self.index()]
+        return padded[self.index()]
 
     def sample_times(self, times: Sequence[Any], argument: Callable[[int], Values]) -> Values:  # noqa: ARG002
         return self.propagate(times[0])

@@ -83,7 +83,7 @@ def test_values_of_the_contract_have_the_forms_it_promises(replayed):
         assert found["opened_at"].endswith("Z")
         assert found["entity"]["kind"] in ["node", "port", "gpu", "rank", "group", "replica", "pool", "link", "fleet"]
         assert found["severity"] in ("info", "warning", "critical")
-        assert set(found["impact"]) == {"metric", "change", "unit"}
+        assert set(found["impact"]) == {"metric", "change", "unit", "before", "now", "level_unit"}
         assert set(found["blast_radius"]) == {"nodes", "groups", "replicas"}
         assert {each["verdict"] for each in found["evidence"] + found["against"]} <= {"yes", "no", "unknown"}
         assert all(set(each) == {"condition", "confidence", "separate_by"} for each in found["competing"])
