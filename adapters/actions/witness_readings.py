@@ -4,6 +4,7 @@ Each incident has its latest comparison. A probe is a small request with a deadl
 them in a minute, so that one that is sick is not loaded by being looked at.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -32,8 +33,8 @@ ROUNDS = 3
 """Probes before a change, of which the median counts; the first is enough where it is far beyond the limit."""
 FAR = 2.0
 MAX_PROBES, MAX_PEER_PROBES = 15, 60
-"""Probes of one member within a minute: of one that is accused, and in all. A peer is well, and is compared with each
-member that is not: were it to get no more, the proposals of some would keep others from being found well."""
+"""Probes of one member within a minute: of one that is accused and in use, and in all. A peer is well, and is compared
+with each member that is not: were it to get no more, the proposals of some would keep others from being found well."""
 FRESH = 60.0
 """Seconds for which a comparison counts."""
 ASK_AGAIN = 20.0
@@ -71,10 +72,12 @@ class WitnessReadings:
         if latest is not None:
             self._keep(incident, latest)
 
-    async def probe(self, target: Target, member: str, peers: Iterable[str], t: float) -> MemberComparison | None:
+    async def probe(
+        self, target: Target, member: str, peers: Iterable[str], t: float, most: int = MAX_PROBES
+    ) -> MemberComparison | None:
         """Returns how a member compares with up to two peers by one probe each.
 
-        None where it cannot be probed, has no peer that answers, or had enough probes in this minute. A member that
+        None where it cannot be probed, has no peer that answers, or had `most` probes in this minute. A member that
         gives no answer is slower than its peers.
         """
         times: list[float] = []
@@ -89,7 +92,7 @@ class WitnessReadings:
         if not times:
             return None
         try:
-            mine = await self._probe_once(target, member, t, MAX_PROBES)
+            mine = await self._probe_once(target, member, t, most)
         except TargetError:
             mine = float("inf")
         return None if mine is None else MemberComparison(PROBE, t, mine, median(times))
@@ -101,7 +104,9 @@ class WitnessReadings:
         kept = self._comparisons.get(action.reason.incident)
         if kept is not None and (action.applied_at or t) < kept.t <= t < kept.t + every:
             return None
-        latest = await self.probe(target, action.change.member, peers, t)
+        # One that is out is probed as often as its operator wants: it is put back by these probes.
+        most = max(MAX_PROBES, ROUNDS + math.ceil(60.0 / every))
+        latest = await self.probe(target, action.change.member, peers, t, most)
         if latest is not None:
             self._keep(action.reason.incident, latest)
         return latest

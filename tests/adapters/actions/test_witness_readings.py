@@ -72,6 +72,15 @@ def test_a_member_that_is_out_has_a_probe_also_where_it_does_not_answer():
     assert readings.has_probe("i-1", t + 61, 60.0)
 
 
+def test_a_member_that_is_out_is_probed_as_often_as_is_set():
+    world, action = make()
+    begun = replace(action, started_at=world.t, applied_at=world.t)
+    readings = WitnessReadings(world.coordinator.planner)
+    times = [world.t + 2.0 * n for n in range(1, 60)]
+    found = [asyncio.run(readings.probe_in_place(world.router, begun, ("r0", "r1"), t, 2.0)) for t in times]
+    assert None not in found
+
+
 def test_a_peer_is_compared_with_several_members_in_a_minute():
     world, _ = make()
     readings = WitnessReadings(world.coordinator.planner)
