@@ -57,7 +57,8 @@ def fit_columns(
         kept.append(column)
     kept.sort(key=list(there).index)
     left = total - sum(floor[c.id] + 1 for c in kept)
-    for column in sorted(kept, key=lambda c: c.priority):
+    # A place that is cut may be another place, while the words beside it are in the pane as well.
+    for column in sorted(kept, key=lambda c: (not c.is_place, c.priority)):
         extra = max(0, min(left, size[column.id] - floor[column.id]))
         left -= extra
         floor[column.id] += extra

@@ -139,3 +139,10 @@ def test_an_open_incident_is_no_row_below_a_cause_that_is_over():
 )
 def test_no_number_of_a_cost_is_cut(room, text):
     assert CELLS.cell(incident_table.rank_incidents([ROOT])[0], "impact", room)[0] == text
+
+
+def test_a_place_is_whole_before_the_words_beside_it():
+    wanted = {"condition": 45, "where": 24, "impact": 30, "since": 8, "sure": 5}
+    fitting = {column.id: size for column, size in columns_module.fit_columns(incident_table.COLUMNS, wanted, 80)}
+    assert fitting["where"] == 24
+    assert fitting["condition"] < 45
