@@ -269,11 +269,20 @@ def probable_causes(incident: Incident, names: DisplayNames, most: int) -> tuple
         where = incident.format_location(id_)
         rows.append(((f"{n} ", "dim"), (names.condition_name(id_), "key"), (f"{where}{likely}", "")))
     more = len(incident.likely_causes) - most
+    rest = _rest_of_causes(incident, most)
     return (
         *rows,
-        *([line(f"and {more} less likely", "dim")] if more > 0 else []),
+        *([line(f"others, each less likely{rest}", "dim")] if more > 0 else []),
         *([line(none, "dim")] if rows and (none := _none_text(incident)) else []),
     )
+
+
+def _rest_of_causes(incident: Incident, most: int) -> str:
+    """Returns the probability of all causes of the catalogue but the first `most`, listed or not; '' without any."""
+    shown = [probability for _, probability in incident.likely_causes[:most] if probability is not None]
+    if incident.none is None or not shown:
+        return ""
+    return f"  {format_probability(max(1.0 - incident.none - sum(shown), 0.0))} together"
 
 
 def _none_text(incident: Incident) -> str:

@@ -104,9 +104,11 @@ def step_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...
     if not steps:
         return ()
     do: list[Line] = []
+    # Of what is over nothing has to be done now.
+    when = ", if it comes back" if incident.state == "resolved" else ""
     name_width = max(width(step.title) for step in steps[:MAX_STEPS])
     for n, step in enumerate(steps[:MAX_STEPS], 1):
-        do.append(((f"{n} ", "dim"), (pad(step.title, name_width), "key"), (f"  {step_note(step)}", "dim")))
+        do.append(((f"{n} ", "dim"), (pad(step.title, name_width), "key"), (f"  {step_note(step)}{when}", "dim")))
         if n == 1 and step.first:
             do.append((("  ", ""), (step.first.command.do, COPY_ROLE)))
     more = len(steps) - MAX_STEPS
