@@ -17,15 +17,17 @@ class ServingWorld(SymptomWorld):
         super().__init__(fleet=pool_of_replicas(replicas))
         self.names = "ABCDEFGH"[:replicas]
         self.missing = set()
+        self.is_even = False
+        """Whether all requests of a replica take its mean time."""
         self.prefix = {}
         self.counted = dict.fromkeys(((name, part) for name in self.names for part in PARTS), 0.0)
 
-    def serve(self, seconds, means, rate=5, seed=1, signal="serve.e2e", *, is_even=False):
-        """Serves so many requests a second, whose mean time each replica has; all alike if that is even."""
+    def serve(self, seconds, means, rate=5, seed=1, signal="serve.e2e"):
+        """Serves so many requests a second, whose mean time each replica has."""
         rng = np.random.default_rng(seed)
         for _ in range(seconds):
             for name in self.names:
-                took = means[name] * (np.ones(rate) if is_even else rng.gamma(4, 0.25, rate))
+                took = means[name] * (np.ones(rate) if self.is_even else rng.gamma(4, 0.25, rate))
                 self.counted[name, "sum"] += took.sum()
                 self.counted[name, "count"] += rate
             self.t += 1
@@ -54,9 +56,10 @@ def test_requests_that_take_longer_are_told_with_their_mean():
 
 def test_means_that_are_the_same_are_a_past():
     world = ServingWorld()
-    world.serve(60, {"A": 2.0}, is_even=True)
+    world.is_even = True
+    world.serve(60, {"A": 2.0})
     assert not world.incidents()
-    world.serve(60, {"A": 6.0}, is_even=True)
+    world.serve(60, {"A": 6.0})
     assert [one.condition for one in world.incidents()] == ["slow-responses"]
 
 
