@@ -1,4 +1,4 @@
-"""A mapping for metrics of an exporter that nobody described: what the words at the end of their names mean.
+"""A mapping for metrics of an unknown exporter: what the words at the end of their names mean.
 
 The begin of a name is what the exporter is called, as in acme engine pending requests. Words, unit and type must fit a
 signal together; what was taken is said, and is saved as a mapping file to edit.
@@ -40,6 +40,8 @@ BAD_OUTCOME = re.compile(
 )
 PERC = re.compile(r"_perc$")
 RATIO = "1"
+SHARE = (0.0, 1.0)
+"""The range of a signal that is a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +104,9 @@ def _guess(metric: str, labels: Mapping[str, str], metrics: Collection[str]) -> 
     signal, name = catalogue().signals[found.signal], found.name
     if (signal.type == "histogram") != is_histogram or signal.type == "counter" or TOTAL.search(metric):
         return None
-    unit = name.unit or (RATIO if signal.id == "serve.kv_usage" else "")
-    if unit == "%" and signal.id == "serve.kv_usage":
-        # Engines call a share from 0 to 1 a percentage as well; the range of the signal holds either way.
+    unit = name.unit
+    if signal.range == SHARE and unit in ("", "%"):
+        # Programs call a share from 0 to 1 a percentage as well; what is outside the range of the signal is refused.
         unit = RATIO
     is_count = signal.unit.startswith("{")
     if (is_count and unit) or (not is_count and (not unit or convert_unit(unit, signal.unit) is None)):
