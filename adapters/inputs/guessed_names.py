@@ -5,13 +5,16 @@ signal together; what was taken is said, and is saved as a mapping file to edit.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import yaml
 
 from skewscope.adapters.mapping.column_names import convert_unit, find_signal_at_end
+from skewscope.adapters.mapping.counter_names import find_counter, find_counter_signal
+from skewscope.adapters.mapping.entities import DEVICE_LABELS
 from skewscope.adapters.mapping.name_mapping import PARTS, NameMapping, parse_mapping
+from skewscope.adapters.mapping.names import build_index
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import join_names
 
@@ -54,6 +57,8 @@ class GuessedName:
     """Of its values, '' where it is that of the signal."""
     labels: tuple[tuple[str, str], ...] = ()
     """Labels with the values that the series has."""
+    part: int = 0
+    """How much of what the signal counts, as in `CounterMeaning`."""
 
 
 def guess_mapping(series: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[NameMapping, str]:
@@ -72,10 +77,18 @@ def guess_mapping(series: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[Name
     if not guessed:
         return NameMapping(), ""
     # A rule that reads labels comes before that of the whole metric.
-    ordered = sorted(guessed.values(), key=lambda one: (one.metric, not one.labels, one.labels))
+    ordered = sorted(_keep_wholes(list(guessed.values())), key=lambda one: (one.metric, not one.labels, one.labels))
     shown = join_names(sorted({f"{one.metric} = {one.signal}" for one in ordered}), MAX_SHOWN)
     note = f"no metric of it is known: taken by the words of their names: {shown}; --mapping FILE says otherwise"
     return parse_mapping(_render(ordered), "the guessed mapping", catalogue()), note
+
+
+def _keep_wholes(guessed: Sequence[GuessedName]) -> Iterator[GuessedName]:
+    """Yields the names without those of parts where another one counts more of the same."""
+    least: dict[str, int] = {}
+    for one in guessed:
+        least[one.signal] = min(one.part, least.get(one.signal, one.part))
+    yield from (one for one in guessed if one.part == least[one.signal])
 
 
 def _render(guessed: Sequence[GuessedName]) -> str:
@@ -124,11 +137,24 @@ def _base_of(metric: str, metrics: Collection[str]) -> tuple[str, bool]:
 
 
 def _guess_counter(metric: str, labels: Mapping[str, str]) -> GuessedName | None:
-    """Returns a counter of requests, or of those that failed."""
+    """Returns a counter by the words of its name."""
     bare = TOTAL.sub("", metric)
     if bare == metric:
         return None
     end = SEPARATORS.sub("_", bare).lower()
+    return _guess_device_counter(metric, end, labels) or _guess_request_counter(metric, end, labels)
+
+
+def _guess_device_counter(metric: str, end: str, labels: Mapping[str, str]) -> GuessedName | None:
+    """Returns a counter of a network device that a label names, or another one that is known by its words."""
+    if (meaning := find_counter(end)) and any(labels.get(label) for label in DEVICE_LABELS):
+        return GuessedName(metric, build_index(catalogue())[meaning.metric][0].signal, part=meaning.part)
+    signal = find_counter_signal(end)
+    return GuessedName(metric, signal) if signal else None
+
+
+def _guess_request_counter(metric: str, end: str, labels: Mapping[str, str]) -> GuessedName | None:
+    """Returns a counter of requests, or of those that failed."""
     if re.search(rf"(?:^|_)(?:{FAILED.pattern})$", end):
         return GuessedName(metric, "serve.failure")
     if not re.search(rf"(?:^|_)(?:{ANSWERED.pattern})$", end):

@@ -57,8 +57,10 @@ def describe_size(incident: Incident) -> str:
     impact = incident.impact
     if impact.change is None:
         return ""
-    if impact.before is None or impact.now is None:
+    if impact.now is None:
         return format_value(impact.change, impact.unit, share=True, signed=incident.is_symptom or impact.unit != "1")
+    if impact.before is None:
+        return format_value(impact.now, impact.level_unit, share=is_share(impact.metric))
     levels = format_change(impact.before, impact.now, impact.level_unit, share=is_share(impact.metric))
     is_multiple = impact.change >= 1
     factor = (

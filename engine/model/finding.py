@@ -199,6 +199,9 @@ class Finding:
         change = self.ratio - 1 if is_quantity else None
         if change is None or not math.isfinite(change):
             return Impact(self.what.id, None, "1")
+        if self.pattern in (LIMIT, TOTAL):
+            # A limit is no level that it had.
+            return Impact(self.what.id, round(change, 3), "1", None, round_significant(self.value), self.unit)
         if self.pattern != PAST or self.against:
             # What it is compared with is not its own level of before.
             return Impact(self.what.id, round(change, 3), "1")

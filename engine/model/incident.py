@@ -79,9 +79,9 @@ class Impact:
     change: float | None
     unit: str
     before: float | None = None
-    """The metric as it should be and..."""
+    """The metric as it was before, in `level_unit`; None where it is not compared with its own past."""
     now: float | None = None
-    """...as it is, in `level_unit`; None where the change is no relative change of a level that was measured."""
+    """The metric as it is, in `level_unit`; None where no single level was measured."""
     level_unit: str = "1"
 
 

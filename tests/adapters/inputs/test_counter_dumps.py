@@ -157,7 +157,8 @@ def test_a_real_dump_of_ethtool_is_read_whole(shared):
     text = (shared / "fixtures/prometheus-node_exporter/ethtool/eth0/statistics").read_text()
     found = {one.metric: one.values.tolist() for one in read(ethtool_statistics, f"1795341600\n{text}")}
     assert found["node_ethtool_received_packets"] == [1260062]
-    assert found["node_ethtool_port_rx_dropped"] == [12028]
+    # What was dropped and what was missed, by names that the catalogue does not have.
+    assert found["node_network_receive_drop_total"] == [12028 + 401]
     # Two names that become one metric.
     assert found["node_ethtool_duplicate_metric"] == [1]
 
@@ -189,3 +190,19 @@ def test_counters_of_queues_are_those_of_their_device(lines, metric):
     assert sorted(dict(one.labels)["queue"] for one in found) == ["0", "1"]
     known = {ethtool_metric(name) for one in catalogue().signals.values() for name in one.sources.get("ethtool", ())}
     assert metric in known
+
+
+def test_counters_of_an_unknown_driver_are_taken_by_their_words_and_summed_over_their_parts():
+    text = """NIC statistics:
+     rx_drops_no_pbuf: 0
+     rxq0: rx_pkts: 100
+     rxq1: rx_pkts: 50
+     rxq0: rx_drops_no_frags: 7
+     rxq1: rx_drops_no_frags: 5
+     on_die_temperature: 54
+"""
+    found = {one.metric: (one.labels, one.values.tolist()) for one in read(ethtool_statistics, text)}
+    place = (("device", "eth0"), ("node", "n0"))
+    assert found["node_network_receive_packets_total"] == (place, [150])
+    assert found["node_network_receive_drop_total"] == (place, [12])
+    assert "node_ethtool_on_die_temperature" in found

@@ -50,6 +50,14 @@ def test_a_label_says_how_requests_ended():
     assert found == {"200": "skewscope_serve_success", "503": "skewscope_serve_failure"}
 
 
+def test_counters_of_a_device_are_taken_whole_and_only_with_its_name():
+    names = ("fab_rx_packets_total", "fab_rx_discards_total", "fab_rx_discards_no_buffer_total")
+    mapping, _ = guess_mapping((metric, {"device": "eth0"}) for metric in names)
+    assert sorted(rule.signal for rule in mapping.rules) == ["port.rx_netdev_drops", "port.rx_netdev_packets"]
+    assert names[2] not in mapping.text
+    assert guess_mapping((metric, {"host": "n0"}) for metric in names) == guess_mapping([])
+
+
 @pytest.mark.parametrize("text", ["{node}", "{", "x" * 1000, "a\nb: c", ""])
 def test_texts_that_mean_something_in_a_mapping_file_are_left_out(text):
     mapping, _ = guess_mapping([("acme_requests_total", {"status": text}), (f"{text}_pending_requests", {})])

@@ -1,0 +1,100 @@
+"""What the counters of unknown network drivers and exporters count, by the words of their names.
+
+The words are those of the kernel's own statistics of a device (`Documentation/networking/statistics.rst`): a direction,
+and bytes, packets, errors or drops. Drivers add where and why; names of what is filtered, or counted as another kind of
+packet, are left alone.
+"""
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from skewscope.adapters.mapping.column_names import CAMEL, MAX_NAME
+
+WORD = re.compile(r"[a-z]+|\d+")
+DIRECTIONS = {
+    **dict.fromkeys(("rx", "receive", "received", "recv", "in", "input", "ingress", "rcv"), "receive"),
+    **dict.fromkeys(("tx", "transmit", "transmitted", "sent", "out", "output", "egress", "xmit"), "transmit"),
+}
+TRAFFIC = {
+    **dict.fromkeys(("bytes", "octets"), "bytes"),
+    **dict.fromkeys(("packets", "pkts", "packet"), "packets"),
+}
+"""Words of all that passed: a name that has more words counts a part of it."""
+DROPS = frozenset(
+    ("drop", "drops", "dropped", "discard", "discards", "discarded", "missed", "overflow", "overrun", "overruns")
+)
+ERRORS = frozenset(("error", "errors", "err", "errs", "crc", "fcs"))
+NO_LOSS = frozenset(
+    (
+        *("filter", "filtered", "vlan", "xdp", "mtu", "length", "address", "mac", "lro", "gro", "tso", "checksum"),
+        *("csum", "broadcast", "multicast", "unicast", "mcast", "bcast", "ucast", "pause", "storm", "priority", "prio"),
+        *("range", "corrected", "correctable", "stopped", "wake", "udp", "tcp", "ip", "ipv", "ptp", "map", "timestamp"),
+        *("rate", "max", "last", "threshold"),
+    )
+)
+"""Words of packets that are no loss of the device: filtered, of another layer, or a part that other counters have."""
+QUEUE_WORDS = frozenset(("queue", "ring", "rxq", "txq", "q", "channel"))
+FILLERS = frozenset(
+    ("total", "num", "count", "counter", "nic", "port", "phy", "network", "net", "interface", "eth", "if")
+)
+OTHERS = {
+    r"(?:generat(?:ed|ion)|output|completion)_tokens": "serve.generation_tokens",
+    r"(?:prompt|input|prefill)_tokens": "serve.prompt_tokens",
+    r"(?:preemptions?|preempted_requests|requests_preempted|retractions?|retracted_requests)": "serve.preemptions",
+    r"kv_(?:cache_)?transfers?_(?:failed|failures|errors)": "serve.kv_xfer_failed",
+    r"(?:ecc_(?:uncorrectable|double_bit|dbe)|uncorrectable_ecc)(?:_errors?)?": "gpu.ecc_dbe_vol",
+    r"pcie_replays?(?:_errors?)?": "gpu.pcie_replay",
+    r"oom_kills?": "host.oom_kill",
+}
+"""Ends of the names of other counters, and the signals that they are."""
+KNOWN = DIRECTIONS.keys() | TRAFFIC.keys() | DROPS | ERRORS | NO_LOSS
+
+
+class CounterMeaning(NamedTuple):
+    """What a counter of a network device counts."""
+
+    metric: str
+    """The kernel's counter, as node_exporter calls it."""
+    part: int
+    """0 for all of the device, 1 for some cause or place of it, 2 for one queue."""
+
+
+def find_counter(name: str) -> CounterMeaning | None:
+    """Returns what a counter of an unknown driver or exporter counts by its words, None where they do not say."""
+    if len(name) > MAX_NAME:
+        return None
+    words = [word for word in WORD.findall(CAMEL.sub(" ", name).lower()) if word not in FILLERS]
+    is_of_queue = any(word in QUEUE_WORDS or word.isdigit() for word in words)
+    words = [word for word in words if word not in QUEUE_WORDS and not word.isdigit()]
+    directions = {DIRECTIONS[word] for word in words if word in DIRECTIONS}
+    # What stands before all that is known is what the exporter is called.
+    named = itertools.dropwhile(lambda word: word not in KNOWN, words)
+    rest = [word for word in named if word not in DIRECTIONS]
+    kind = _find_kind(rest)
+    if len(directions) != 1 or not kind or (kind in TRAFFIC.values() and DIRECTIONS.keys().isdisjoint(words[-2:])):
+        return None
+    part = 2 if is_of_queue else int(kind not in TRAFFIC.values() and len(rest) > 1)
+    return CounterMeaning(f"node_network_{directions.pop()}_{kind}_total", part)
+
+
+def find_counter_signal(name: str) -> str:
+    """Returns the signal of a counter that is none of a network device, by the end of its name; '' for none.
+
+    Args:
+        name: in small letters, its words divided by `_`.
+    """
+    return next((signal for end, signal in OTHERS.items() if re.search(rf"(?:^|_){end}$", name)), "")
+
+
+def _find_kind(words: Sequence[str]) -> str:
+    """Returns what is counted as the kernel calls it, '' for what these words do not say."""
+    seen = set(words)
+    if not words or seen & NO_LOSS:
+        return ""
+    if seen & DROPS:
+        return "drop"
+    if seen & ERRORS:
+        return "errs"
+    return TRAFFIC.get(words[-1], "")
