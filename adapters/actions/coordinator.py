@@ -7,7 +7,6 @@ through its book, so that a controller that dies in the middle finishes or undoe
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from itertools import islice
@@ -157,7 +156,7 @@ class Coordinator:
         incident = self.view.incidents.get(action.reason.incident)
         if incident is None or action.state != PROPOSED or not action.waiting or self.steps.mode_of(action) != ACT:
             return None
-        if self.view.held_since(incident.id) == -math.inf:
+        if not self.view.holds(incident.id):
             return None  # What does not hold at present is no ground to approve anything.
         return self.steps.find_hold(action, incident)
 

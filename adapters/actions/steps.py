@@ -67,9 +67,14 @@ def drop_numbers(reason: str) -> str:
     return re.sub(r"\d+", "", reason)
 
 
+def _is_blind(action: Action, probe: MemberComparison) -> bool:
+    """Returns whether a probe could not show what the diagnosis says: so small a loss may be there or not."""
+    return not probe.is_slower and not probe.contradicts(action.reason.loss)
+
+
 def _judge_probe(action: Action, probe: MemberComparison | None) -> bool | None:
     """Returns whether a probe found a member well; None where it could not show what the diagnosis says."""
-    if probe is None or (action.state == APPLIED and not probe.is_slower and not probe.contradicts(action.reason.loss)):
+    if probe is None or (action.state == APPLIED and _is_blind(action, probe)):
         return None
     return not probe.is_slower
 
@@ -409,7 +414,8 @@ class ActionSteps:
         t, incident = self.view.t, action.reason.incident
         state = await target.read_state()
         standing = by_hand.read_standing(action, target.find_standing(action.change, action.before, state))
-        probe = await self._probe(target, action, state) if standing == OURS else None
+        is_shown = self._is_shown(action)
+        probe = await self._probe(target, action, state) if standing == OURS and not is_shown else None
         traffic = await self._look_at_traffic(target, action)
         measurement, trouble = self._measure(action, t)
         return Observation(
@@ -423,18 +429,29 @@ class ActionSteps:
             counts_work=bool(self.starts.get(action.id)),
             has_probe=self.readings.has_probe(incident, t, self.settings.timing.probe_every),
             flaps=find_level(action, self.book.actions.values()),
+            is_shown=is_shown,
             trouble=trouble,
             run=state.run,
             confirmation=await self._confirm(target, action, probe),
         )
+
+    def _is_shown(self, action: Action) -> bool:
+        """Returns whether telemetry shows that a fault goes on, and a probe could not show the contrary.
+
+        Of a member without work it shows what that answered to probes, and what it did before. Were a probe to wait
+        until that looks well, each would put off the next one: so it counts for a loss that is too small for probes.
+        """
+        if action.state != VERIFIED or not self.view.holds(action.reason.incident):
+            return False
+        latest = self.readings.latest(action.reason.incident, self.view.t)
+        is_blind = latest is not None and latest.witness == witnesses.PROBE and _is_blind(action, latest)
+        return is_blind or action.change.kind not in TAKING_OUT
 
     async def _probe(self, target: Target, action: Action, state: TargetState) -> MemberComparison | None:
         """Returns how the member of a change in place compares with its peers by a probe; None for no probe now."""
         t = self.view.t
         settled = action.applied_at is not None and t - action.applied_at >= SETTLE
         if action.state == APPLIED and not (settled and action.seen_in_state):
-            return None
-        if action.state == VERIFIED and self.view.is_firing(action.reason.incident) is True:
             return None
         peers = list_peers(self.planner, self.view, target, action, state)
         return await self.readings.probe_in_place(target, action, peers, t, self.settings.timing.probe_every)

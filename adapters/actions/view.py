@@ -78,6 +78,10 @@ class IncidentView:
         """Returns since when the evidence of an incident holds without a break; -inf where it does not."""
         return self._held_since.get(id_, -math.inf)
 
+    def holds(self, id_: str) -> bool:
+        """Returns whether an incident fires and its evidence holds at present."""
+        return id_ in self._held_since
+
     def preconditions_of(self, incident: Incident, topology: Topology) -> Preconditions:
         """Returns what is known of an incident beside its evidence."""
         known, id_ = self.judgement, incident.id

@@ -84,6 +84,8 @@ class Observation:
     """Whether the target counts the work given to its members."""
     has_probe: bool = False
     """Whether the target can probe members."""
+    is_shown: bool = False
+    """Whether telemetry shows the fault, and a probe could not show the contrary."""
     flaps: int = 0
     """How often its fault came back after all seemed well, as `hold_out.find_level` counts."""
     trouble: str = ""
@@ -278,6 +280,8 @@ def _describe_recovery(back: float) -> str:
 
 def _count_probes(action: Action, seen: Observation, timing: Timing) -> Action:
     """Returns an action with a probe counted, if there was one: those in a row that found the member well."""
+    if seen.is_shown:
+        return replace(action, good_probes=0)
     if seen.probe_good is None:
         return action
     good = action.good_probes + 1 if seen.probe_good else 0

@@ -222,6 +222,8 @@ class ActingWorld:
     """What is known besides; drained members cannot be judged."""
     quiet: frozenset[str] = frozenset()
     """Ids of firing incidents whose evidence does not hold."""
+    echo: float = 0.0
+    """Seconds for which telemetry shows what a member without work answered to a probe; it is judged by that alone."""
     systems: Mapping[str, str] = field(default_factory=dict)
     """Fingerprints of the targets, by name."""
     spawn: Spawn | None = field(default_factory=lambda: run_now)
@@ -234,6 +236,10 @@ class ActingWorld:
     fewest_in_use: int = 99
     most_in_place: int = 0
     _over: set[str] = field(default_factory=set)
+    _answers: dict[str, deque[tuple[float, bool]]] = field(default_factory=dict)
+    """By replica: when it answered a probe, and whether it was slow."""
+    _unsure_at: dict[str, float] = field(default_factory=dict)
+    """By replica: when telemetry last showed it slow, or nothing, while it was out."""
     _levels: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=600))
 
     def __post_init__(self) -> None:
@@ -243,7 +249,7 @@ class ActingWorld:
         self.topology = Topology(nodes, groups, (Pool("pool", names),))
         self.router = SimulatedRouter(names)
         if self.has_probe:
-            self.router.probe_seconds = lambda name: 0.1 / self.speeds()[name]
+            self.router.probe_seconds = self._answer_probe
         self.coordinator = self.create_coordinator()
 
     def create_coordinator(self) -> Coordinator:
@@ -264,10 +270,24 @@ class ActingWorld:
         ill = {f.replica: f.speed for f in self.faults if f.start <= self.t < f.end}
         return {name: ill.get(name, 1.0) for name in self.router.names}
 
+    def _answer_probe(self, name: str) -> float:
+        speed = self.speeds()[name]
+        self._answers.setdefault(name, deque(maxlen=100)).append((self.t, speed < 1.0))
+        return 0.1 / speed
+
+    def _list_echoes(self, name: str) -> list[bool]:
+        """Returns which of the answers to probes that telemetry of a replica still shows are slow."""
+        return [slow for at, slow in self._answers.get(name, ()) if self.t - at < self.echo]
+
     def incidents(self) -> tuple[Incident, ...]:
-        """Returns the incidents of the faults so far."""
+        """Returns the incidents of the faults so far; that of the latest ends once telemetry shows that all is well."""
         recent = self._recent_faults()
-        return tuple(build_incident(fault, self.t) for fault in recent if fault.start + DIAGNOSIS_DELAY <= self.t)
+        latest = {fault.replica: fault for fault in recent}
+        told = [self._extend(fault) if fault is latest[fault.replica] else fault for fault in recent]
+        return tuple(build_incident(fault, self.t) for fault in told if fault.start + DIAGNOSIS_DELAY <= self.t)
+
+    def _extend(self, fault: SimulatedFault) -> SimulatedFault:
+        return replace(fault, end=max(fault.end, self._unsure_at.get(fault.replica, fault.end)))
 
     def _recent_faults(self) -> list[SimulatedFault]:
         return [fault for fault in self.faults if fault.start <= self.t < fault.end + 900]
@@ -283,16 +303,22 @@ class ActingWorld:
         """Lets one second pass."""
         self.t += 1.0
         self.share_work()
-        incidents = self.incidents()
-        blind = frozenset(one.id for one in incidents if one.state == "firing" and one.name in self.router.drained)
-        self._over.update(name_incident(fault) for fault in self._recent_faults() if self.t >= fault.end)
-        self.coordinator.step(
-            self.t, incidents, replace(self.judgement, unknown=blind, quiet=blind | self._over | self.quiet)
-        )
+        self.coordinator.step(self.t, *self._judge())
         self.fewest_in_use = min(self.fewest_in_use, len(self.router.names) - len(self.router.drained))
         places = [one.scope.entity for one in self.coordinator.actions.values() if one.is_in_place]
         assert len(places) == len(set(places)), "two actions on one member"
         self.most_in_place = max(self.most_in_place, len(places))
+
+    def _judge(self) -> tuple[tuple[Incident, ...], JudgementState]:
+        """Returns the incidents, and how far they are judged: a drained member is by its answers to probes alone."""
+        echoes = {name: self._list_echoes(name) for name in self.router.drained}
+        if self.echo:
+            self._unsure_at |= {name: self.t for name, slow in echoes.items() if any(slow) or not slow}
+        incidents = self.incidents()
+        blind = frozenset(one.id for one in incidents if one.state == "firing" and echoes.get(one.name) == [])
+        over = {f for f in self._recent_faults() if self.t >= f.end and not any(echoes.get(f.replica, ()))}
+        self._over.update(name_incident(fault) for fault in over)
+        return incidents, replace(self.judgement, unknown=blind, quiet=blind | self._over | self.quiet)
 
     def share_work(self) -> None:
         """Gives out the work of one second."""
