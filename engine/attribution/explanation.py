@@ -242,9 +242,10 @@ class Explainer:
         return found
 
     def _find_shared_load(self, diagnoses: Iterable[DiagnosisState]) -> Mapping[str, str]:
-        """Returns by diagnosis of what load brings about the first such one there, or in its pool a short time before.
+        """Returns by diagnosis of what load brings about the first such one there, or in its pool.
 
-        Replicas of a pool share its load: what too much of it does to one, it does to others soon after.
+        Replicas of a pool share its load: what too much of it does to one, it does to others as long as it is there,
+        and shows on them as other conditions soon after.
         """
         of_load = [one for one in diagnoses if self.causes.is_of_load(one.condition)]
         of_load.sort(key=lambda one: one.sort_key)
@@ -258,7 +259,8 @@ class Explainer:
         if first.primary_entity == other.primary_entity:
             return True
         pools = (self.locality.location_of(one.primary_entity).pools for one in (first, other))
-        return other.opened_at - first.opened_at <= EPISODE_S and not frozenset.isdisjoint(*pools)
+        is_near = first.condition == other.condition or other.opened_at - first.opened_at <= EPISODE_S
+        return is_near and not frozenset.isdisjoint(*pools)
 
     def _locate(self, one: IncidentState) -> LocatedCandidate:
         candidate = AttributionCandidate(one.id, one.condition, _entities_of(one), one.since, 0.0)

@@ -213,6 +213,7 @@ class AlertIncidents:
         if moved:
             incident = max(moved, key=lambda one: one.sort_key)
             incident.resolved_at = None
+            incident.moves += 1
             self._move(t, incident, alert.entity)
             return incident
         incident = DiagnosisState(
@@ -256,8 +257,11 @@ class AlertIncidents:
             self._resolve(t, other)
 
     def _resolve(self, t: float, incident: DiagnosisState) -> None:
-        successor = self._find_successor(t, incident) if incident.is_open and not incident.merged_into else None
+        is_whole = incident.is_open and not incident.merged_into
+        follower = self._find_successor(t, incident) if is_whole else None
+        successor = follower or (self._find_sharer(incident) if is_whole else None)
         if successor:
+            incident.moves += follower is not None
             self._move(t, incident, successor.primary_entity)
             incident.members |= successor.members
             self._merge(t, successor, incident)
@@ -283,6 +287,21 @@ class AlertIncidents:
         ]
         return min(successors, key=lambda one: one.sort_key, default=None)
 
+    def _find_sharer(self, incident: DiagnosisState) -> DiagnosisState | None:
+        """Returns the first open incident of the same condition that this one, a root, explains: it is one fault.
+
+        So too much load of a pool is one incident while it lasts, whichever replica it shows on.
+        """
+        if incident.explanation is not None:
+            return None
+        sharers = (
+            one
+            for one in self.recent.values()
+            if one.is_open and one.condition == incident.condition and not one.merged_into
+            if one.explanation is not None and one.explanation.id == incident.id
+        )
+        return min(sharers, key=lambda one: one.sort_key, default=None)
+
     def _is_continuation(self, incident: DiagnosisState, alert: Alert) -> bool:
         """Whether an alert continues an incident that has just ended on another member of its group."""
         resolved_at = incident.resolved_at
@@ -299,7 +318,6 @@ class AlertIncidents:
     def _move(self, t: float, incident: DiagnosisState, to: Entity) -> None:
         self._by_primary_entity[incident.condition, incident.primary_entity].remove(incident)
         self._by_primary_entity.setdefault((incident.condition, to), []).append(incident)
-        incident.moves += 1
         self._change_primary(t, incident, to)
 
     def _change_primary(self, t: float, incident: DiagnosisState, to: Entity) -> None:

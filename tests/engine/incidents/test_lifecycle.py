@@ -2,13 +2,15 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from skewscope.engine.incidents.state import IncidentTiming
-from skewscope.engine.incidents.tracker import order_for_contract
+from skewscope.engine.incidents.tracker import IncidentTracker, order_for_contract
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.verdict import NO, UNKNOWN, YES
+from skewscope.kb.model import CausalLink
 from tests.support.incidents import (
     CRITICAL,
     LOST,
@@ -16,7 +18,10 @@ from tests.support.incidents import (
     N1,
     N2,
     QUIET,
+    RULES,
     Says,
+    catalogue,
+    cluster,
     incidents,
     lives,
     play,
@@ -197,6 +202,30 @@ def test_what_fires_where_a_moving_incident_has_just_been_is_told_by_it():
 )
 def test_what_stays_or_begins_elsewhere_does_not_move(script):
     assert all(one.moves == 0 for one in play(script).list_incidents())
+
+
+def load_of_a_pool():
+    """Returns a tracker for which the backlog of a replica is of the load of its pool."""
+    known = catalogue()
+    known.conditions["late"] = replace(known.conditions["late"], effects=(CausalLink("backlog", "it", siblings=True),))
+    return IncidentTracker(RULES, known, cluster())
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        pytest.param([(10, 40), (25, 90)], ("n5", 10.0, 90.0), id="it goes on elsewhere"),
+        pytest.param([(10, 999), (400, 450)], ("n1", 10.0, None), id="it shows elsewhere for a while"),
+        pytest.param([(10, 40), (450, 999)], ("n1", 10.0, 40.0), id="it was over"),
+    ],
+)
+def test_too_much_load_of_a_pool_is_one_incident_while_it_lasts(spans, expected):
+    (begin, end), (later, until) = spans
+    script = {("backlog", N1): [(begin, end, Says())], ("backlog", "B:n5"): [(later, until, Says())]}
+    roots = [one for one in play(script, load_of_a_pool(), 500).list_incidents() if one.explained_by is None]
+    assert (roots[0].name, roots[0].opened_at, roots[0].resolved_at) == expected
+    assert (len(roots) == 1) == (later < 450)
+    assert roots[0].moves == 0
 
 
 def test_where_nothing_fires_no_entity_is_looked_at_one_by_one():
