@@ -38,6 +38,8 @@ from skewscope.kb.site_files import SiteFiles
 
 EVENT_SYMPTOM = "reported-event"
 """The symptom that an event shows."""
+CODE_FIELD = "<code>"
+"""What stands for the code in the metrics of an event."""
 RawEntry = Mapping[str, Any]
 EntryValue = Condition | Signal | Mitigation | Source | Lesson | Symptom | Format | Event
 
@@ -154,6 +156,7 @@ def build_event(data: RawEntry, file: str) -> Event:
         fields=_build_fields(data.get("fields")),
         signs=_build_all(data.get("signs"), EventSign),
         codes=tuple(_build_codes(item) for item in data.get("codes", ())),
+        metrics={exporter: tuple(names) for exporter, names in data.get("metrics", {}).items()},
         file=file,
     )
     coded = {code: _build_variant(event, code, part) for part in event.codes for code in part.names}
@@ -178,6 +181,7 @@ def _build_variant(event: Event, code: str, part: EventCodes) -> Event:
         signs=part.signs,
         codes=(),
         code=(),
+        metrics={of: tuple(name.replace(CODE_FIELD, code) for name in names) for of, names in event.metrics.items()},
     )
 
 
@@ -240,7 +244,7 @@ def _count_of(event: Event) -> Signal:
         vantage=("host",),
         dpu_access="host-only",
         fold="max",
-        sources=MappingProxyType({}),
+        sources=MappingProxyType(dict(event.metrics)),
         judged=judged,
         file=event.file,
     )

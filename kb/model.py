@@ -525,6 +525,8 @@ class Event:
     """Moments with a message of one wording in a file of which fewer are only counted."""
     general: bool = False
     """Whether it counts only in lines that are no other event."""
+    metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By exporter: the metrics that say it, which are above 0 while it is so."""
     by_code: Mapping[str, "Event"] = field(default_factory=dict)
     """The event of each code."""
     file: str = ""

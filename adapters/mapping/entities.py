@@ -15,12 +15,13 @@ T = TypeVar("T")
 
 NODE_LABELS = ("nodename", "hostname", "Hostname", "host", "exported_instance", "instance")
 DEVICE_LABELS = ("device", "interface", "hca", "netdev", "ifname", "dev", "device_name")
-GPU_LABELS = ("gpu", "gpu_id", "gpu_index", "minor_number")
+GPU_LABELS = ("gpu", "gpu_id", "gpu_index", "minor_number", "accelerator_id")
 UUID_LABELS = ("uuid", "UUID", "GPU_UUID")
 """Labels that distinguish GPUs but give no index."""
 GPU_ID_LABELS = (*UUID_LABELS, "pci_bus_id", "pciBusId", "pci")
 """Labels with a UUID or PCI address, which a topology may know."""
-GPU_PATTERN = re.compile(r"(?:gpu|nvidia)?(\d{1,4})", re.IGNORECASE)
+GPU_PATTERN = re.compile(r"(?:gpu|nvidia|\d{4,20}-)?(\d{1,4})", re.IGNORECASE)
+"""An index, also behind the number of its host, as a chip of a cloud's TPU has it."""
 MAX_INDEX_DIGITS = 5
 """Digits of the index of a rank in its group."""
 

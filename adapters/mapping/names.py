@@ -28,7 +28,7 @@ from skewscope.adapters.mapping.scales import implied_scale
 from skewscope.engine.ingest.feed import SeriesKey, SeriesTable
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.latest_cache import cache_latest
-from skewscope.kb.model import Catalogue, Signal
+from skewscope.kb.model import EVENT_PREFIX, Catalogue, Signal
 from skewscope.kb.problems import suggest_name
 
 # Exporters whose names in the catalogue are metric names. The others are tools and kernel interfaces.
@@ -49,8 +49,8 @@ PAGE_EXPORTERS = frozenset(
             "lmdeploy",
         ),
         *("efa_exporter", "gaudi_exporter", "kube_state_metrics", "prometheus"),
-        *("nccl_inspector", "node_exporter", "node_exporter_ib", "nvidia_smi_exporter", "omnistat"),
-        *("sglang", "skewscope_agent", "telegraf", "tgi", "triton", "trtllm_serve", "vllm"),
+        *("nccl_inspector", "node_exporter", "node_exporter_ib", "node_problem_detector", "nvidia_smi_exporter", "omnistat"),
+        *("sglang", "skewscope_agent", "telegraf", "tgi", "tpu_device_plugin", "triton", "trtllm_serve", "vllm"),
     )
 )
 BY_WORKLOAD = frozenset(("amd_dme", "dcgm", "gaudi_exporter", "kube_state_metrics", "prometheus"))
@@ -282,7 +282,9 @@ class MetricResolver:
     def _map_series(self, origin: MetricMapping, labels: Mapping[str, str], every: Mapping[str, str]) -> MappedSeries:
         kind, name, used = self._entity_resolver.resolve(origin.entity_word, every)
         scale = 1.0 if origin.part in ("bucket", "count") else origin.scale
-        used = used | {label for label, _ in origin.matchers}
+        if not origin.signal.startswith(EVENT_PREFIX):
+            # What an event says may come as several series at once, as that a node is not ready, and that it is silent.
+            used = used | {label for label, _ in origin.matchers}
         if kind == "replica":
             # Several engines may run on one node: their address, pod or model distinguishes them.
             identifying = {label: every.get(label, "") for label in identity_labels(every)}
@@ -443,7 +445,8 @@ def _signal_mappings(signal: Signal) -> Iterator[tuple[str, MetricMapping]]:
     rank = CANONICAL_RANK
     for exporter, names in signal.sources.items():
         for raw in names:
-            rank += 1
+            # Whoever reports an event: none of them stands for the others.
+            rank += not signal.id.startswith(EVENT_PREFIX)
             written = (
                 ethtool_metric(str(raw)) if exporter == "ethtool" else str(raw) if exporter in PAGE_EXPORTERS else ""
             )
