@@ -49,8 +49,18 @@ PAGE_EXPORTERS = frozenset(
             "lmdeploy",
         ),
         *("efa_exporter", "gaudi_exporter", "kube_state_metrics", "prometheus"),
-        *("nccl_inspector", "node_exporter", "node_exporter_ib", "node_problem_detector", "nvidia_smi_exporter", "omnistat"),
-        *("sglang", "skewscope_agent", "telegraf", "tgi", "tpu_device_plugin", "triton", "trtllm_serve", "vllm"),
+        *("nccl_inspector", "node_exporter", "node_exporter_ib", "node_problem_detector", "nvidia_smi_exporter"),
+        *(
+            "omnistat",
+            "sglang",
+            "skewscope_agent",
+            "telegraf",
+            "tgi",
+            "tpu_device_plugin",
+            "triton",
+            "trtllm_serve",
+            "vllm",
+        ),
     )
 )
 BY_WORKLOAD = frozenset(("amd_dme", "dcgm", "gaudi_exporter", "kube_state_metrics", "prometheus"))

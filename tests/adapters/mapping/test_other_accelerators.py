@@ -25,7 +25,10 @@ NODE = Node(
 )
 GAUDI = {"Serial": "AM12", "UUID": UUID, "device": "AM12", "instance": "n0:41611", "job": "gaudi"}
 TPU = {
-    **{"accelerator_id": "1234567890123456789-1", "make": "cloud-tpu", "model": "tpu7x", "tpu_topology": "2x2x2"},
+    "accelerator_id": "1234567890123456789-1",
+    "make": "cloud-tpu",
+    "model": "tpu7x",
+    "tpu_topology": "2x2x2",
     "instance": "n0:2112",
 }
 CHIP = {**TPU, "container": "vllm-worker", "namespace": "serving", "pod": "llm-0"}
