@@ -69,7 +69,12 @@ class EventMatcher:
     @property
     def words(self) -> set[str]:
         """Expressions of literal texts of which each line that matches has one."""
-        return {pattern.words for pattern in (*self.patterns, *self.unless, *self.despite)}
+        return {pattern.words for pattern in self.all_patterns}
+
+    @property
+    def all_patterns(self) -> tuple[LinePattern, ...]:
+        """The patterns of the event, of what retracts it, and of what voids that."""
+        return (*self.patterns, *self.unless, *self.despite)
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,10 @@ class KnownEvents:
         places = sorted({place for key, places in self.keys if key in text for place in places})
         found = [each for place in places if (each := self.matchers[place].find(text)) is not None]
         return [each for each in found if not each.event.general] or found[:1]
+
+    def may_have(self, shape: str) -> bool:
+        """Returns whether a line of a shape (`mask_digits`) may be an event."""
+        return any(pattern.may_match(shape) for matcher in self.matchers for pattern in matcher.all_patterns)
 
 
 def _keys_of(matchers: Iterable[EventMatcher]) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -66,9 +66,15 @@ ENDS_OF_WORDS = ",;|[](){}'\""
 """Beside blanks, what no word contains."""
 MIN_MARK = 3
 """Characters of the literal text by which lines are passed over before they are matched."""
+DIGITS = re.compile(r"[0-9]+")
 
 Shapes = tuple[tuple[str, str], ...]
 """Name of a field and name of its shape."""
+
+
+def mask_digits(text: str) -> str:
+    """Returns the shape of a text: each run of digits as one 0. What a text contains, its shape contains as a shape."""
+    return DIGITS.sub("0", text)
 
 
 class PatternError(ValueError):
@@ -91,6 +97,16 @@ class LinePattern:
     """Finds the same words, where there is no literal text to look for; None where there is one, or are no words."""
     others: tuple[str, ...] = ()
     """Other literal texts that each matching line contains: what is passed over may take long to match in vain."""
+    masked: tuple[str, ...] = ()
+    """The shapes of all these texts."""
+    masked_phrase: re.Pattern[str] | None = None
+    """Finds the shape of the words, where there is a phrase."""
+
+    def may_match(self, shape: str) -> bool:
+        """Returns whether a line of a shape may match; where it may not, no line of that shape does."""
+        if self.masked_phrase and not self.masked_phrase.search(shape):
+            return False
+        return all(text in shape for text in self.masked)
 
     def search(self, text: str) -> re.Match[str] | None:
         """Returns the match of a line, None where it does not match."""
@@ -183,7 +199,17 @@ def compile_pattern(text: str, shapes: Shapes = (), *, whole: bool = False) -> L
     mark, lead = (text if len(text) >= MIN_MARK else "" for text in (mark, lead))
     others = {text for text in made.literals if len(text) >= MIN_MARK} - {mark}
     phrase = re.compile(words) if words and not mark else None
-    return LinePattern(expression, mark, tuple(made.fields), words, lead, phrase, tuple(sorted(others)))
+    return LinePattern(
+        expression,
+        mark,
+        tuple(made.fields),
+        words,
+        lead,
+        phrase,
+        tuple(sorted(others)),
+        tuple(sorted({mask_digits(text) for text in (mark, *others) if text})),
+        re.compile(mask_digits(words)) if phrase else None,
+    )
 
 
 def find_fitting_begin(text: str, shapes: Shapes, line: str) -> tuple[float, str, int]:

@@ -141,6 +141,11 @@ class _CompiledLine:
     gives: bool
     """Whether it gives anything but labels."""
 
+    @property
+    def has_effect(self) -> bool:
+        """Whether it gives anything, or means something for the lines that follow."""
+        return self.gives or self.line.holds or bool(self.line.section)
+
     def find(self, text: str) -> tuple[dict[str, str], int] | None:
         """Returns the texts of the fields by name, and the column at which the pattern begins; None for no match."""
         begin = 0
@@ -188,6 +193,8 @@ class LineReader:
         """
         self._lines = [_compile(place, line, signals) for place, line in enumerate(one.lines)]
         self._marked = self._all = [(line.pattern.mark, line.line.within, line) for line in self._lines]
+        has_fallback = any(line.fallback for line in one.lines)
+        self._giving = [line for line in self._lines if has_fallback or line.has_effect]
         self._held: dict[str, str] = {}
         self._section = ""
         self._has_better = False
@@ -223,6 +230,10 @@ class LineReader:
     def matches(self, text: str) -> bool:
         """Returns whether a line has a number, a label or a section of the format, wherever it stands."""
         return any(one.find(text) is not None for one in self._lines)
+
+    def may_give(self, shape: str) -> bool:
+        """Returns whether a line of a shape (`mask_digits`) may give anything or change what follows."""
+        return any(isinstance(one.pattern, TablePattern) or one.pattern.may_match(shape) for one in self._giving)
 
     def read(self, text: str) -> Iterator[LineReadings]:
         """Yields what a line says, once for each of the format's lines that it matches."""

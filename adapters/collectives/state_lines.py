@@ -44,6 +44,11 @@ HINTS = re.compile(
 )
 
 
+def may_have_state(text: str) -> bool:
+    """Returns whether a line may say something of ranks; its digits do not matter."""
+    return HINTS.search(text) is not None
+
+
 @dataclass
 class StateLines:
     """Reads the lines of one log."""
@@ -56,7 +61,7 @@ class StateLines:
 
     def read_line(self, text: str, time: float) -> None:
         """Takes in what a line says of ranks, at `time` seconds since 1970."""
-        if HINTS.search(text) is None:
+        if not may_have_state(text):
             return
         for named in SIZE.finditer(text):
             self.size = max(self.size, int(named["size"] or named["nranks"]))

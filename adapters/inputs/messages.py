@@ -11,7 +11,7 @@ from io import BufferedReader
 from typing import cast
 
 from skewscope.adapters.collectives.rank_state import StateFinding, judge_states
-from skewscope.adapters.collectives.state_lines import StateLines
+from skewscope.adapters.collectives.state_lines import StateLines, may_have_state
 from skewscope.adapters.formats.line_filter import PhraseFilter
 from skewscope.adapters.formats.log_envelope import find_host, unwrap_record
 from skewscope.adapters.formats.log_lines import decode_line
@@ -23,6 +23,7 @@ from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.training_steps import find_job
 from skewscope.kb.event_reading import FoundEvent
 from skewscope.kb.known_events import known_events
+from skewscope.kb.line_patterns import mask_digits
 from skewscope.kb.line_reading import NO_LABELS
 from skewscope.kb.model import Event
 
@@ -57,10 +58,18 @@ class MessageReader:
     def __post_init__(self) -> None:
         known = known_events()
         self._filter = PhraseFilter(known.phrases, known.some_words)
+        masked = [tuple(map(mask_digits, phrase)) for phrase in known.phrases]
+        self._shape_filter = PhraseFilter(masked, tuple(map(mask_digits, known.some_words)))
 
     def select(self, lines: Sequence[str]) -> list[int]:
         """Returns the places of the lines that may have messages: those that `read_line` must get."""
         return self._filter.select(lines)
+
+    def select_shapes(self, shapes: Sequence[str]) -> list[int]:
+        """Returns the places of the shapes (`mask_digits`) of which a line may have a message."""
+        may_have = known_events().may_have
+        places = self._shape_filter.select(shapes)
+        return [place for place in places if may_have(shapes[place]) or may_have_state(shapes[place])]
 
     def read_line(self, number: int, text: str, held: Mapping[str, str] = NO_LABELS) -> None:
         """Counts the messages of a line that was selected; the times have read it before.

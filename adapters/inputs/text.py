@@ -4,7 +4,6 @@ The format of a file is the one that has the most lines at its begin; the label 
 Formats with a `kind` of their own are read as inputs of that kind, such as `step-log`, in the same way.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -12,7 +11,6 @@ from typing import BinaryIO
 
 from skewscope.adapters.formats.bounded_json import count_parts
 from skewscope.adapters.formats.bounds import PARTS
-from skewscope.adapters.formats.line_filter import select_lines
 from skewscope.adapters.formats.log_envelope import unwrap_record
 from skewscope.adapters.formats.log_lines import decode_head, read_blocks
 from skewscope.adapters.inputs import tqdm_log
@@ -21,6 +19,7 @@ from skewscope.adapters.inputs.file_origin import OWN_TIME, find_node, find_serv
 from skewscope.adapters.inputs.guessed_format import Guess, guess_format
 from skewscope.adapters.inputs.known_formats import CLOCK_PARTS, KIND, known_formats
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
+from skewscope.adapters.inputs.line_selection import LineSelection, SelectedLines
 from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, metric_of
 from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.request_lines import RequestLines
@@ -139,14 +138,12 @@ class TextReader:
             steps = StepReader(self._collector, self._place["group"])
             self._steps = StepLines(self.file, self.labels, steps, self._add)
         self._requests = RequestLines(RequestCollector(self.file, self.labels, undated_end=own_time(self.file) or 1.0))
-        marks = self._lines.marks if self._lines else ()
-        also = (EVALUATION_MARK,) if self._steps else ()
-        self._marks = "|".join([*map(re.escape, marks), *also]) if marks else ""
-        """An expression that each line has that is read; '' where any may be."""
         lines = self.format.lines if self.format else ()
         self._has_clock = any(what.step in CLOCK_PARTS for line in lines for what in line.fields.values())
         """Whether lines say the time since the job began."""
         self._messages = MessageReader(self.file, self.labels, self.times)
+        also = (EVALUATION_MARK,) if self._steps else ()
+        self._selection = LineSelection(self._messages, self._lines, also)
         self._sums: dict[tuple[str, tuple[tuple[str, str], ...], float], float] = {}
         self._counted: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[float, float]] = {}
         self._metrics: dict[str, str] = {}
@@ -175,37 +172,30 @@ class TextReader:
     def read_lines(self, numbers: Sequence[int], lines: Sequence[str]) -> None:
         """Adds what lines that follow one another say; `numbers` are theirs in the file."""
         texts = [unwrap_record(line) for line in lines]
-        messages, last = set(self._messages.select(texts)), -1
-        for place in sorted(messages.union(self._select(texts))):
+        selected = self._selection.select(texts)
+        messages, last = set(selected.telling), -1
+        for place in sorted(messages.union(selected.giving)):
             text, number = texts[place], numbers[place]
             time = self._find_time(text)
             if time is None:
-                self._find_earlier(texts, last + 1, place)
+                self._find_earlier(texts, range(last + 1, place), selected)
             elif self._steps:
                 self._steps.steps.stamp = time
             self._read_line(LogLine(number, text, time))
             if place in messages:
                 self._messages.read_line(number, text, self._lines.labels if self._lines else NO_LABELS)
             last = place
-        self._find_earlier(texts, last + 1, len(texts))
+        self._find_earlier(texts, range(last + 1, len(texts)), selected)
         self._last_line = numbers[-1] if numbers else self._last_line
-
-    def _select(self, texts: Sequence[str]) -> Sequence[int]:
-        """Returns the places of lines that the format or the steps of a job may need; others say times at most."""
-        if self._lines is None:
-            return ()
-        if not self._marks:
-            return range(len(texts))
-        return select_lines((self._marks,), texts)
 
     def _find_time(self, text: str) -> float | None:
         """Returns the time that a line begins with; the times of a document are values like any other."""
         return None if self.format and self.format.document else self.times.find(text)
 
-    def _find_earlier(self, texts: Sequence[str], begin: int, end: int) -> None:
+    def _find_earlier(self, texts: Sequence[str], places: range, selected: SelectedLines) -> None:
         """Takes the newest time of lines that say nothing else."""
-        for place in range(end - 1, begin - 1, -1):
-            if (time := self._find_time(texts[place])) is not None:
+        for place in reversed(places):
+            if selected.may_date(place) and (time := self._find_time(texts[place])) is not None:
                 if self._steps:
                     self._steps.steps.stamp = time
                 return

@@ -21,6 +21,8 @@ DAY_S = 86_400.0
 EPOCH = re.compile(r"^\[?(?P<seconds>1[0-9]{9})(?:\.\d{1,9})?(?![\d.])")
 CLOCK = re.compile(r"^\W{0,3}(?P<clock>[012]\d:[0-5]\d:[0-5]\d)(?:[.,]\d{1,9})?(?=[\s\]|])")
 """At the begin of a line, without a day."""
+SHAPE = re.compile(r"0[-/]0(?:[T ]| - | \| |,? )0:0:0|[a-z] {1,2}0 0:0:0|^[IWEF]0 0:0:0|^\W{0,3}0:0:0|^\[?0")
+"""In the shape of each line with a time of any of these forms."""
 FACTORS = {"epoch": 1.0, "epoch-ms": 1e-3}
 DATELESS = "its times have no date: days are counted from 1970-01-01"
 YEARLESS = f"its times have no year: {ASSUMED_YEAR} is assumed; give the input the label year, such as '2026'"
@@ -32,6 +34,11 @@ def find_short_day(text: str) -> tuple[int, int] | None:
         return None if match["year"] else (_month_number(match["month"]), int(match["day"]))
     match = GLOG.search(text) or SHORT_STAMP.search(text)
     return (int(match["month"]), int(match["day"])) if match else None
+
+
+def may_have_time(shape: str) -> bool:
+    """Returns whether a line of a shape (`mask_digits`) may have a time that `LineTimes` finds."""
+    return SHAPE.search(shape) is not None
 
 
 def has_year(text: str) -> bool:
