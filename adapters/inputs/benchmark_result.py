@@ -11,6 +11,7 @@ from skewscope.adapters.inputs.file_origin import find_node, find_server, own_ti
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MessageReader, metric_of
 from skewscope.adapters.inputs.text_times import LineTimes
+from skewscope.adapters.results.bandwidth_findings import is_device
 from skewscope.adapters.results.result import BenchmarkResult, ServingResult
 from skewscope.adapters.results.result_finding import ResultFinding
 from skewscope.adapters.results.result_format import find_result_format, read_results
@@ -67,7 +68,9 @@ def list_findings(
     server, note = find_server(labels, results[-1].file)
     for number, found in enumerate(findings):
         event = catalogue().events[found.event]
-        places = [_place_of(node) for node in found.nodes] if event.entity in ("node", "gpu") else [server]
+        places = [server]
+        if event.entity in ("node", "gpu", "port"):
+            places = [_place_of(node, find_node(labels, results[-1].file)[0]) for node in found.nodes]
         collector.note = note if server in places else collector.note
         for place in places or [{"node": find_node(labels, results[-1].file)[0]}]:
             message = {**place, "message": found.text[:MAX_TEXT]}
@@ -75,10 +78,17 @@ def list_findings(
     return collector.series()
 
 
-def _place_of(name: str) -> dict[str, str]:
-    """Returns the labels of a node, or of a GPU of one, as in n7/gpu3."""
-    node, slash, gpu = name.partition("/gpu")
-    return {"node": node, "gpu": gpu} if slash else {"node": node}
+def _place_of(name: str, own_node: str) -> dict[str, str]:
+    """Returns the labels of a node, or of a GPU or a device of one, as in n7/gpu3 and n7/mlx5_4.
+
+    Args:
+        name: what the finding names.
+        own_node: the node of a device whose name says none.
+    """
+    node, _, part = name.rpartition("/")
+    if part.startswith("gpu"):
+        return {"node": node, "gpu": part.removeprefix("gpu")}
+    return {"node": node or own_node, "device": part} if node or is_device(part) else {"node": name}
 
 
 def _duration(result: BenchmarkResult) -> float:

@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from statistics import fmean, median
 
+from skewscope.adapters.results.lasting_fall import find_fall
 from skewscope.adapters.results.result import BandwidthResult
 from skewscope.adapters.results.result_finding import LEAST, ResultFinding, format_number
 
 MIN_TABLES = 2
 PEER_ACCESS = re.compile(r"(?P<way>Unidirectional|Bidirectional) P2P=(?P<access>\w+)")
+DEVICE = re.compile(r"(?:mlx|bnxt_re|irdma|rocep|ibp|efa|hsi|ionic)\w*\d")
+"""Names of adapters that move data by RDMA."""
 MOST_RESENT = 0.005
 """Share of the segments of a connection from which on sending again slows it, as for counters of hosts."""
 LARGE = 128 << 20
@@ -25,9 +29,22 @@ between them: NVLink and xGMI of such GPUs carry 150 GB/s and more each way."""
 def judge_tables(results: Sequence[BandwidthResult]) -> list[ResultFinding]:
     """Returns what tables of one moment show, each against the others of the same kind."""
     findings = [finding for each in results for finding in _judge_table(each)]
-    for _, same in groupby(sorted(results, key=_kind_of), key=_kind_of):
+    for _, same in groupby(sorted(_name_whole_nodes(results), key=_kind_of), key=_kind_of):
         findings += find_slow_tables(list(same))
     return [*findings, *find_slow_peer_access(results)]
+
+
+def _name_whole_nodes(results: Sequence[BandwidthResult]) -> list[BandwidthResult]:
+    """Returns the results, with the node alone where no node has results of two devices."""
+    places = {place for each in results for place in each.nodes if "/gpu" not in place}
+    nodes = [place.partition("/")[0] for place in places]
+    if len(nodes) != len(set(nodes)):
+        return list(results)
+    return [replace(each, nodes=tuple(map(_node_of, each.nodes))) for each in results]
+
+
+def _node_of(place: str) -> str:
+    return place if "/gpu" in place else place.partition("/")[0]
 
 
 def find_slow_peer_access(results: Sequence[BandwidthResult]) -> Iterator[ResultFinding]:
@@ -60,7 +77,18 @@ def _judge_table(result: BandwidthResult) -> Iterator[ResultFinding]:
         percent = format_number(100 * result.resent)
         text = f"A path loses packets: at least {percent} % of the segments of {result.place} were sent again"
         yield ResultFinding("bench-path-loses", text, result.nodes)
+    yield from _find_fall(result)
     yield from _find_unused_links(result)
+
+
+def _find_fall(result: BandwidthResult) -> Iterator[ResultFinding]:
+    """Yields that the speed falls within a test, and stays low to its end."""
+    if fall := find_fall(result.rates):
+        old, new = (format_number(speed) for speed in (fall.before, fall.after))
+        moment = format_number(fall.place * result.period)
+        change = f"from {old} to {new} {result.measure.unit} of {result.place} after {moment} s"
+        text = f"Bandwidth falls within a test: {change}"
+        yield ResultFinding("bench-bandwidth-falls", text, result.nodes)
 
 
 def _find_unused_links(result: BandwidthResult) -> Iterator[ResultFinding]:
@@ -115,11 +143,24 @@ def explain_slow(
     reached = sorted(zip(ratios, slow, strict=True), key=lambda pair: pair[0])
     for node in nodes:
         mine = [(ratio, each) for ratio, each in reached if node in each.nodes]
-        what, event = ("GPU", "bench-gpu-slower") if "/gpu" in node else ("Node", "bench-node-slower")
+        what, event = _name_member(node)
         yield ResultFinding(event, f"{what} {node} is slower than its peers: {_describe_worst(mine, usual)}", (node,))
     if rest := [(ratio, each) for ratio, each in reached if not set(nodes) & set(each.nodes)]:
         text = f"A path between nodes is slower than others: {_describe_worst(rest, usual)}"
         yield ResultFinding("bench-path-slower", text, rest[0][1].nodes)
+
+
+def _name_member(node: str) -> tuple[str, str]:
+    """Returns what a member is, a node, or a GPU or a network device of one, and the event that it is slower."""
+    _, _, part = node.rpartition("/")
+    if part.startswith("gpu"):
+        return "GPU", "bench-gpu-slower"
+    return ("Device", "bench-device-slower") if "/" in node or is_device(part) else ("Node", "bench-node-slower")
+
+
+def is_device(name: str) -> bool:
+    """Returns whether a name is that of an adapter that moves data by RDMA."""
+    return bool(DEVICE.match(name))
 
 
 def _describe_worst(slow: Sequence[tuple[float, BandwidthResult]], usual: float) -> str:

@@ -180,6 +180,10 @@ class BandwidthResult:
     measure: Measure = BUS_BANDWIDTH
     resent: float = 0.0
     """Share of the segments of TCP that were sent again, at the least; 0 where that is not known."""
+    rates: tuple[float, ...] = ()
+    """Numbers of the measure of equal intervals of the test, in their order; () where only a mean is known."""
+    period: float = 0.0
+    """Seconds of an interval."""
 
     @property
     def speeds(self) -> Mapping[int, float]:

@@ -1,8 +1,7 @@
 """Programs that print one number on a line for each thing that they measure: of disks, hosts and network paths."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from skewscope.adapters.results.readers.bandwidth_table import host_of_name
 from skewscope.adapters.results.result import BandwidthResult, Measure, to_number
@@ -40,16 +39,8 @@ class MeasuringProgram:
     lines: tuple[MeasuredLine, ...]
     job: re.Pattern[str] | None = None
     """A line that names, as `operation`, what the lines after it are of."""
-    host: re.Pattern[str] | None = None
-    """A line that names the host, as `host`."""
 
 
-RESENT = re.compile(
-    r"^\[(?P<stream>SUM| *\d+)\] .*\bsec +(?P<amount>[\d.]+) (?P<prefix>[KMGT]?)Bytes .*/sec +(?P<count>\d+) +sender"
-)
-"""What a stream of iperf sent, and how many segments of it again."""
-SEGMENT_BYTES = 1448
-"""Data of a segment in an Ethernet frame of the usual size: larger frames have more, so that fewer were sent."""
 NUMBER = r"(?P<value>\d[\d,.]*(?:e[-+]?\d+)?)"
 HOST = re.compile(r"^\s*(?:Node|Host(?:name)?)\s*[:=]\s*(?P<host>[\w.-]+)", re.IGNORECASE)
 PROGRAMS = (
@@ -65,22 +56,6 @@ PROGRAMS = (
             ),
         ),
         re.compile(r"^(?P<operation>[^\s:]+): \(groupid="),
-    ),
-    MeasuringProgram(
-        "iperf",
-        re.compile(r"^Connecting to host |^Client connecting to |^Server listening on ", re.MULTILINE),
-        (
-            MeasuredLine(
-                re.compile(
-                    rf"^\[(?P<operation>SUM| *\d+)\] .*\bsec .*B(?:ytes)? +{NUMBER} (?P<unit>\w+)/sec.*\breceiver"
-                ),
-                BITS,
-            ),
-            MeasuredLine(
-                re.compile(rf"^\[(?P<operation>SUM)\] .*\bsec .*B(?:ytes)? +{NUMBER} (?P<unit>\w+)/sec\s*$"), BITS
-            ),
-        ),
-        host=re.compile(r"^(?:Connecting to host|Client connecting to) (?P<host>[\w.:-]+),"),
     ),
     MeasuringProgram(
         "HPL",
@@ -137,7 +112,7 @@ def _read(text: str, file: str) -> list[BandwidthResult]:
     nodes, results = host_of_name(file), dict[tuple[str, Measure], float]()
     job = operation = ""
     for line in (each[:MAX_LINE] for each in text.splitlines()[:MAX_LINES]):
-        if host := (program.host or HOST).search(line):
+        if host := HOST.search(line):
             nodes = (host["host"],)
         elif program.job and (named := program.job.search(line)):
             job = named["operation"]
@@ -145,20 +120,10 @@ def _read(text: str, file: str) -> list[BandwidthResult]:
             operation = _name_operation(job, operation, *matched)
             if (value := _value(*matched)) is not None:
                 results[operation, matched[0].measure] = value
-    resent = _share_resent(text) if program.tool == "iperf" else 0.0
-    return [replace(each, resent=resent) for each in _list_results(program, results, nodes, file)]
-
-
-def _share_resent(text: str) -> float:
-    """Returns the share of segments that iperf sent again, at the least; 0 where it says none."""
-    streams = {
-        match["stream"]: (float(match["amount"]) * BINARY.get(match["prefix"].lower(), 1.0), int(match["count"]))
-        for line in text.splitlines()[:MAX_LINES]
-        if (match := RESENT.match(line[:MAX_LINE]))
-    }
-    some = [streams["SUM"]] if "SUM" in streams else list(streams.values())
-    sent, again = sum(amount for amount, _ in some) / SEGMENT_BYTES, sum(count for _, count in some)
-    return again / sent if sent else 0.0
+    return [
+        BandwidthResult(file, program.tool, operation, nodes, 0, {1: value}, measure=measure)
+        for (operation, measure), value in results.items()
+    ]
 
 
 def _name_operation(job: str, before: str, line: MeasuredLine, match: re.Match[str]) -> str:
@@ -185,15 +150,4 @@ def _value(line: MeasuredLine, match: re.Match[str]) -> float | None:
     return value * scale * 1e-9 * ((1 if is_bytes else 0.125) if line.measure is BYTES else (8 if is_bytes else 1))
 
 
-def _list_results(
-    program: MeasuringProgram, results: dict[tuple[str, Measure], float], nodes: tuple[str, ...], file: str
-) -> Iterator[BandwidthResult]:
-    """Yields the results; of parallel streams the sum alone."""
-    sums = {key for key in results if key[0] == "SUM"}
-    for (operation, measure), value in results.items():
-        if not sums or (operation, measure) in sums:
-            name = program.tool if program.tool == "iperf" else operation
-            yield BandwidthResult(file, program.tool, name, nodes, 0, {1: value}, measure=measure)
-
-
-FORMAT = ResultFormat("fio, iperf3, HPL, HPCG, STREAM, IOR, dd", _recognise, _read)
+FORMAT = ResultFormat("fio, HPL, HPCG, STREAM, IOR, dd", _recognise, _read)

@@ -32,23 +32,31 @@ def _recognise(text: str) -> bool:
 def _read(text: str, file: str) -> list[BandwidthResult]:
     """Returns a result for each header of columns, with the title and the device before it."""
     results: list[BandwidthResult] = []
-    title, device = "", ""
+    title, device, of_table = "", "", ("", "")
     nodes = nodes_of_name(file) or host_of_name(file)
     scale, place, values, measure = 0.0, 0, dict[int, float](), BUS_BANDWIDTH
     for line in (*(each[:MAX_LINE] for each in text.splitlines()), END):
         if header := next((found for kind in PLACES if (found := kind.search(line))), None):
             if values:
-                operation = " ".join(filter(None, (title, device)))
-                results.append(BandwidthResult(file, "a bandwidth test", operation, nodes, 0, values, measure=measure))
+                operation, where = _name_table(*of_table, nodes)
+                results.append(BandwidthResult(file, "a bandwidth test", operation, where, 0, values, measure=measure))
             scale, place, values = SCALES.get(header["unit"], 0.0), PLACES[header.re], {}
             measure = TIME if header.re in (PERFTEST_TIME, OSU_TIME) else BUS_BANDWIDTH
+            of_table = title, device
         elif scale and (row := ROW.match(line)) and len(numbers := row["rest"].split()) > place:
             values[int(row["size"])] = (to_number(numbers[place]) or 0.0) * scale
         elif found := OSU_TITLE.search(line) or TEST.search(line):
-            title = found["title"].strip()
+            title, device = found["title"].strip(), ""
         if found := DEVICE.search(line):
             device = found["device"]
     return results
+
+
+def _name_table(title: str, device: str, nodes: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Returns the operation of a table, and whose it is: a device of one host, or a path between hosts."""
+    if len(nodes) > 1 or not device:
+        return " ".join(filter(None, (title, device))), nodes
+    return title, ("/".join((*nodes, device)),)
 
 
 FORMAT = ResultFormat("perftest, OSU benchmarks", _recognise, _read)

@@ -56,7 +56,7 @@ LATENCY = (
         (json.dumps(IPERF_JSON), "a.json", "iperf", 41.7, ("n4",)),
         (json.dumps(FIO_JSON, indent=1), "a.json", "seq read", 2.5, ()),
         (OSU.format(300.5), "osu-n1.txt", "Allreduce Latency Test", 18.2, ("n1",)),
-        (LATENCY.format(1.21), "a.txt", "RDMA_Write Latency Test mlx5_0", 1.21, ()),
+        (LATENCY.format(1.21), "a.txt", "RDMA_Write Latency Test", 1.21, ("mlx5_0",)),
         ("Max Write: 1000.00 MiB/sec (1048.58 MB/sec)\n", "ior", "Write", 1.048576, ()),
         ("1073741824 bytes (1.1 GB, 1.0 GiB) copied, 2.5 s, 429 MB/s\n", "dd", "copy", 0.429, ()),
     ],
@@ -246,3 +246,30 @@ Average time-per-output-token [TPOT] (ms):        21.5
     assert {name: each.mean for name, each in result.latencies.items()} == pytest.approx(
         {"ttft": 5.1205, "tpot": 0.0215}
     )
+
+
+BANDWIDTH = """ RDMA_Write BW Test
+ Device         : {0}
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 1048576    466346           0.00               {1}   		     0.046635
+"""
+
+
+@pytest.mark.parametrize(("slow", "places"), [(197.1, [("n7/mlx5_1",)]), (390.8, [])])
+def test_a_device_below_its_siblings_is_named(slow, places):
+    tables = [("mlx5_0", 391.2), ("mlx5_1", slow), ("mlx5_2", 391.0), ("mlx5_3", 390.9)]
+    text = "".join(BANDWIDTH.format(*each) for each in tables)
+    findings = judge_results(read_results(text.encode(), "bw_n7.txt")).findings
+    assert [each.nodes for each in findings if each.event == "bench-device-slower"] == places
+
+
+def test_a_paste_of_iperf_shows_when_its_speed_fell_and_what_was_lost_since():
+    row = "[  5] {0:6.2f}-{1:.2f} sec   {2:.2f} GBytes  {3:.1f} Gbits/sec {4}   1.0 MBytes\n"
+    rows = [row.format(n, n + 1, 2.75, 23.6, 0) if n < 40 else row.format(n, n + 1, 0.6, 5.2, 4000) for n in range(60)]
+    text = "".join(rows) + "[ ID] Interval           Transfer     Bitrate         Retr\n"
+    text += "[  5]   0.00-60.00  sec   122 GBytes  17.4 Gbits/sec  80000   sender\n"
+    (result,) = read_results(text.encode(), "iperf-n7.txt")
+    assert (result.bandwidths[1], result.nodes) == (17.4, ("n7",))
+    texts = {each.event: each.text for each in judge_results([result]).findings}
+    assert "from 23.6 to 5.2 Gbit/s of n7 after 40 s" in texts["bench-bandwidth-falls"]
+    assert "at least 0.899 %" in texts["bench-path-loses"]
