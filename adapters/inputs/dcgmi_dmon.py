@@ -4,7 +4,7 @@ Columns are found by their short names, or by numbers of fields, in the header t
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import BinaryIO
 
@@ -19,7 +19,9 @@ HEADER = re.compile(r"^(?P<stamp>.{0,40}?)# ?Entity\s+(?P<names>\S.*)$")
 ROW = re.compile(
     r"^(?P<stamp>.{0,40}?)(?P<kind>GPU-I|GPU-CI|GPU|Switch|Link|CPU|Core) (?P<number>\d{1,5})\s+(?P<cells>\S.*)$"
 )
-UNITS_LINE = re.compile(r"^.{0,40}?\bI[Dd](?:\s|$)")
+UNITS_LINE = re.compile(r"^.{0,40}?\bI[Dd](?:\s+(?P<units>\S.*)|\s*$)")
+UNIT_COLUMNS = {"MHz": "SMCLK", "C": "TMPTR", "W": "POWER", "%": "GPUTL"}
+"""The column that a unit alone means, where no header names it: the one that is asked for first."""
 EXAMPLE = "`#Entity   SMCLK   POWER` and rows such as `GPU 0     1410    63.2`"
 
 # Short names that dcgmi prints, by the number of the field, as far as the catalogue has a signal of it.
@@ -78,7 +80,8 @@ def metric_names() -> dict[str, str]:
 
 def recognise(head: bytes, _name: str) -> bool:
     """Returns whether the first bytes of a file are output of dcgmi dmon."""
-    return any(map(HEADER.match, decode_head(head)))
+    lines = decode_head(head)
+    return any(map(HEADER.match, lines)) or (bool(_first_columns(lines)) and any(map(ROW.match, lines)))
 
 
 def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
@@ -88,9 +91,11 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         InputError: it is no such output, or a row is damaged.
     """
     collector, times = SeriesCollector(name), RoundTimes(name, labels)
-    columns: list[str] = []
+    lines = list(read_lines(file, name))
+    # A paste may begin below its header, which repeats.
+    columns = _first_columns([text for _, text in lines])
     broken: Problem | None = None
-    for number, text in read_lines(file, name):
+    for number, text in lines:
         row = ROW.match(text)
         if header := HEADER.match(text):
             columns = header["names"].split()
@@ -106,6 +111,15 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     cut = f"ends inside a row (line {broken.line}), which is left out" if broken else ""
     collector.note = join_notes(times.describe(), cut, times.unnamed)
     return collector.series()
+
+
+def _first_columns(lines: Sequence[str]) -> list[str]:
+    """Returns the columns of rows before any header: the next header's, else by different units."""
+    if header := next((match for line in lines if (match := HEADER.match(line))), None):
+        return header["names"].split()
+    units = next((match["units"] or "" for line in lines if (match := UNITS_LINE.match(line))), "").split()
+    named = [UNIT_COLUMNS.get(unit, "") for unit in units]
+    return named if all(named) and len(set(named)) == len(named) else []
 
 
 def _read_row(

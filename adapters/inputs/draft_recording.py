@@ -19,6 +19,7 @@ from skewscope.adapters.inputs.folder_origins import label_folders
 from skewscope.adapters.inputs.guessed_names import guess_mapping
 from skewscope.adapters.inputs.input_warnings import problem_text
 from skewscope.adapters.inputs.log_years import find_years
+from skewscope.adapters.inputs.page_order import order_pages
 from skewscope.adapters.inputs.recognition import SkippedFile, find_inputs
 from skewscope.adapters.inputs.recording import (
     AUTO_TICK,
@@ -96,9 +97,10 @@ def draft_recording(
     raw = Recording(folder, known, inputs, topology_hash=digest, mapping=names_of_user, workers=workers, tick=None)
     raw, told = label_folders(keep_written_times(raw))
     raw, years = find_years(raw)
+    raw, ordered = order_pages(raw)
     scan, raw, guessed = _scan_with_guesses(raw, progress)
     skipped = tuple(_mark_named((*found.skipped, *unplaced, *scan.unread), paths, folder))
-    note = join_notes(*scan.read_as_text, guessed)
+    note = join_notes(*scan.read_as_text, ordered, guessed)
     told = [*_named_nodes(scan), *_named_runs(scan), *told]
     if topology:
         readable = replace(raw, inputs=_keep_readable(raw, scan))

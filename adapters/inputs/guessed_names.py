@@ -6,7 +6,7 @@ signal together; what was taken is said, and is saved as a mapping file to edit.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import yaml
 
@@ -26,21 +26,33 @@ MAX_SHOWN = 4
 SEPARATORS = re.compile(r"[_:.]+")
 TOTAL = re.compile(r"_total$")
 FAILED = re.compile(
-    r"(?:requests?|rpcs?|calls?|queries|inferences?|generations?|transfers?)_"
+    r"(?:requests?|responses?|rpcs?|calls?|queries|inferences?|generations?|transfers?)_"
     r"(?:errors?|failures?|failed|aborted|rejected|timeouts?|timed_out|dropped)"
-    r"|(?:errors?|failures?|failed|aborted|rejected|timed_out)_(?:requests?|rpcs?|calls?|queries|inferences?)"
+    r"|(?:errors?|failures?|failed|aborted|rejected|timed_out)_(?:requests?|responses?|rpcs?|calls?|queries|inferences?)"
 )
 """The end of the name of a counter of requests that failed, without `_total`."""
-ANSWERED = re.compile(r"(?:requests?|rpcs?|calls?|queries|inferences?)(?:_(?:success|completed|finished|served|ok))?")
-"""The end of the name of a counter of requests."""
+SERVED = re.compile(
+    r"(?:requests?|responses?|rpcs?|calls?|queries|inferences?)_(?:success|succeeded|completed|finished|served|ok)"
+    r"|(?:success|successful|succeeded|completed|finished|served|ok)_(?:requests?|responses?|rpcs?|calls?|queries)"
+)
+"""The end of the name of a counter of requests that were answered."""
+ASKED = re.compile(r"requests?|responses?|rpcs?|calls?|queries|inferences?")
+"""The end of the name of a counter of requests, answered or not."""
 OUTCOMES = (
-    *("outcome", "status", "result", "code", "status_code", "http_status"),
+    *("outcome", "status", "result", "code", "status_code", "http_status", "envoy_response_code_class", "code_class"),
     *("finish_reason", "finished_reason", "state"),
 )
 """Labels of a counter of requests that say how they ended."""
 BAD_OUTCOME = re.compile(
-    r"5\d\d|5xx|429|.*(?:err|fail|abort|timeout|timed|reject|exception|unavailable|exhausted|internal).*", re.IGNORECASE
+    r"5\d\d|5xx|5|429|.*(?:err|fail|abort|timeout|timed|reject|exception|unavailable|exhausted|internal).*",
+    re.IGNORECASE,
 )
+SERVERS = (
+    *("replica", "api_base", "upstream", "upstream_addr", "backend", "server", "worker", "worker_id", "target"),
+    *("envoy_cluster_name", "upstream_cluster", "cluster_name", "deployment", "model_id", "model", "service", "proxy"),
+)
+"""Labels by which a gateway or a server tells apart those that answer, the nearest to one of them first."""
+URL = re.compile(r"(?P<begin>https?://)[\w.-]+(?P<end>(?::\d{1,5})?(?:/[\w./-]{0,50})?)")
 PERC = re.compile(r"_perc$")
 RATIO = "1"
 SHARE = (0.0, 1.0)
@@ -70,8 +82,11 @@ def guess_mapping(series: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[Name
     seen = list(series)
     metrics = {metric for metric, _ in seen}
     guessed: dict[tuple[str, tuple[tuple[str, str], ...]], GuessedName] = {}
+    server, servers = _find_server_label([labels for _, labels in seen])
     for metric, labels in seen:
         one = _guess(metric, labels, metrics)
+        if one is not None and server in labels and one.signal.startswith("serve."):
+            one = replace(one, labels=(*one.labels, (server, servers)))
         if one is not None and len(guessed) < MAX_GUESSED:
             guessed.setdefault((one.metric, one.labels), one)
     if not guessed:
@@ -81,6 +96,22 @@ def guess_mapping(series: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[Name
     shown = join_names(sorted({f"{one.metric} = {one.signal}" for one in ordered}), MAX_SHOWN)
     note = f"no metric of it is known: taken by the words of their names: {shown}; --mapping FILE says otherwise"
     return parse_mapping(_render(ordered), "the guessed mapping", catalogue()), note
+
+
+def _find_server_label(every: Sequence[Mapping[str, str]]) -> tuple[str, str]:
+    """Returns the label that tells apart those that answer with the form of its values, '' where all are of one."""
+    values: dict[str, set[str]] = {}
+    for labels in every:
+        for name in SERVERS:
+            if name in labels:
+                values.setdefault(name, set()).add(labels[name])
+    name = next((name for name in SERVERS if len(values.get(name, ())) > 1), "")
+    urls = [URL.fullmatch(value) for value in values.get(name, ())]
+    ends = {(match["begin"], match["end"]) for match in urls if match}
+    if len(ends) == 1 and all(urls):
+        begin, end = ends.pop()
+        return name, f"{begin}{{replica}}{end}"
+    return name, "{replica}"
 
 
 def _keep_wholes(guessed: Sequence[GuessedName]) -> Iterator[GuessedName]:
@@ -157,12 +188,16 @@ def _guess_request_counter(metric: str, end: str, labels: Mapping[str, str]) -> 
     """Returns a counter of requests, or of those that failed."""
     if re.search(rf"(?:^|_)(?:{FAILED.pattern})$", end):
         return GuessedName(metric, "serve.failure")
-    if not re.search(rf"(?:^|_)(?:{ANSWERED.pattern})$", end):
+    is_served = bool(re.search(rf"(?:^|_)(?:{SERVED.pattern})$", end))
+    if not is_served and not re.search(rf"(?:^|_)(?:{ASKED.pattern})$", end):
         return None
     outcome = next(((name, labels[name]) for name in OUTCOMES if _is_plain(labels.get(name, ""))), None)
     if outcome and BAD_OUTCOME.fullmatch(outcome[1]):
         return GuessedName(metric, "serve.failure", labels=(outcome,))
-    return GuessedName(metric, "serve.success", labels=(outcome,) if outcome else ())
+    # Where those that were answered have a counter, one of all would count them twice.
+    return GuessedName(
+        metric, "serve.success", labels=(outcome,) if outcome else (), part=int(not is_served and not outcome)
+    )
 
 
 def _is_plain(text: str) -> bool:

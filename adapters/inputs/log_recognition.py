@@ -22,10 +22,10 @@ MAX_OVERLAP = 1 << 14
 """Bytes of a line that the end of a block cuts."""
 LOG_HEAD = re.compile(
     r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR)\b|\blevel=|^[IWEF]\d{4} \d\d:\d\d:"
-    r"|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d|\d/\d+ \[\d+:\d\d"
+    r"|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d|\d/\d+ \[\d+:\d\d|^\{'\w+': "
 )
 MAX_LOG_HEAD = 100
-"""Characters of a line in which its date, its level or the time of a progress bar stands."""
+"""Characters of a line in which its date, its level, the time of a progress bar or the begin of a record stands."""
 MIN_LOG_LINES = 3
 
 
@@ -71,7 +71,7 @@ def _is_log(reader: InputReader, block: bytes, name: str) -> bool:
 
 
 def is_any_log(head: bytes) -> bool:
-    """Returns whether most lines begin with a date, a level or a progress bar, as those of any program's log."""
+    """Returns whether most lines begin with a date, a level, a progress bar or a record of Python, as logs do."""
     lines = [] if is_binary(head) else [unwrap_record(line) for line in decode_head(head)]
     marked = sum(bool(LOG_HEAD.search(line, 0, MAX_LOG_HEAD)) for line in lines)
     return marked >= MIN_LOG_LINES and 2 * marked > len(lines)

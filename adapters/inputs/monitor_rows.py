@@ -5,6 +5,7 @@ since 1970) and `period` (seconds) of the input say otherwise.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,7 +17,8 @@ from skewscope.kb.problems import InputError, Problem
 MISSING = frozenset(("-", "N/A", "[N/A]", "nan", "NaN"))
 DEFAULT_PERIOD = 1.0
 """Seconds; that of `dcgmi dmon` and `nvidia-smi dmon` without -d."""
-MAX_PERIOD = 86_400.0
+MAX_PERIOD = DAY = 86_400.0
+CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d(?:\.\d{1,9})?)")
 
 
 @dataclass
@@ -31,6 +33,8 @@ class RoundTimes:
     """Rounds that began."""
     assumed: bool = False
     """Whether a row had no time."""
+    _clock: float = 0.0
+    _midnights: int = 0
 
     def __post_init__(self) -> None:
         self.offset = parse_offset(self.labels, self.file)
@@ -45,7 +49,16 @@ class RoundTimes:
             gpu: whose row it is.
             stamp: text that may hold its time.
         """
-        return self.place_at(gpu, find_stamp(stamp, self.offset))
+        clock = CLOCK.fullmatch(stamp.strip())
+        return self.place_at(gpu, self._place_clock(clock) if clock else find_stamp(stamp, self.offset))
+
+    def _place_clock(self, clock: re.Match[str]) -> float:
+        """Returns the seconds since the midnight before the first row."""
+        time = int(clock[1]) * 3600.0 + int(clock[2]) * 60.0 + float(clock[3])
+        if time < self._clock - DAY / 2:
+            self._midnights += 1
+        self._clock = time
+        return time + self._midnights * DAY
 
     def place_at(self, gpu: str, time: float | None) -> float:
         """Returns the time of a row in seconds since 1970: the given one, else that of its round."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
@@ -28,6 +29,26 @@ METRICS = {
 }
 """By column: the name of the exporter that reads nvidia-smi, or the canonical one, and the factor."""
 
+VIOLATIONS = {"pviol": ("DCGM_FI_DEV_POWER_VIOLATION", 0.01), "tviol": ("DCGM_FI_DEV_THERMAL_VIOLATION", 1.0)}
+"""By column: the counter of the time, in ns, that a GPU was held down, and the share of an interval of each value: of
+heat the column only says whether it was."""
+
+
+@dataclass
+class HeldTimes:
+    """The times that GPUs were held down, as counters of what the columns say of each interval."""
+
+    _last: dict[tuple[str, str], float] = field(default_factory=dict)
+    _sum: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def add(self, gpu: str, column: str, time: float, share: float) -> float:
+        """Returns the counter of a column at a time, in ns."""
+        key = gpu, column
+        elapsed = time - self._last.get(key, time)
+        self._last[key] = time
+        self._sum[key] = self._sum.get(key, 0.0) + share * elapsed * 1e9
+        return self._sum[key]
+
 
 def recognise(head: bytes, _name: str) -> bool:
     """Returns whether the first bytes of a file are output of nvidia-smi dmon."""
@@ -42,6 +63,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     """
     collector, times = SeriesCollector(name), RoundTimes(name, labels)
     columns: list[str] = []
+    held = HeldTimes()
     broken: Problem | None = None
     for number, text in read_lines(file, name):
         if header := HEADER.match(text):
@@ -49,7 +71,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         elif text.strip() and not text.startswith("#"):
             if broken:
                 raise InputError([broken])
-            broken = _read_row(text.split(), number, columns, times, collector)
+            broken = _read_row(text.split(), number, columns, times, held, collector)
     if broken and not times.rounds:
         raise InputError([broken])
     if not times.rounds:
@@ -60,7 +82,12 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
 
 
 def _read_row(
-    cells: list[str], number: int, columns: list[str], times: RoundTimes, collector: SeriesCollector
+    cells: list[str],
+    number: int,
+    columns: list[str],
+    times: RoundTimes,
+    held: HeldTimes,
+    collector: SeriesCollector,
 ) -> Problem | None:
     """Adds the samples of a row; returns what is wrong with one that is cut, which only the last may be."""
     if not columns:
@@ -74,17 +101,21 @@ def _read_row(
     time = times.place(gpu, _join_stamp(row))
     for column, cell in row.items():
         value = None if column in ("gpu", "Date", "Time") else parse_number(cell)
-        if value is not None:
+        if value is not None and column in VIOLATIONS:
+            metric, share = VIOLATIONS[column]
+            total = held.add(gpu, column, time, value * share)
+            collector.add(metric, {"node": times.node, "gpu": gpu}, time, total, number)
+        elif value is not None:
             metric, factor = METRICS.get(column, (f"nvidia_smi_dmon_{column}", 1.0))
             collector.add(metric, {"node": times.node, "gpu": gpu}, time, value * factor, number)
     return None
 
 
 def _join_stamp(row: Mapping[str, str]) -> str:
-    """Returns date and time of a row as a stamp; '' where it has none."""
-    date = row.get("Date", "")
-    whole = len(date) == 8 and date.isdecimal() and "Time" in row
-    return f"{date[:4]}-{date[4:6]}-{date[6:]} {row['Time']}" if whole else ""
+    """Returns date and time of a row as a stamp, the time alone where it has no date; '' where it has none."""
+    date, clock = row.get("Date", ""), row.get("Time", "")
+    is_date = len(date) == 8 and date.isdecimal() and bool(clock)
+    return f"{date[:4]}-{date[4:6]}-{date[6:]} {clock}" if is_date else clock
 
 
 READER = artefact_reader(

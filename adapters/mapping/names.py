@@ -69,7 +69,10 @@ BY_WORKLOAD = frozenset(("amd_dme", "dcgm", "gaudi_exporter", "kube_state_metric
 # the lowest rank. What was counted from packets ranks before any name.
 PACKET_RANK, CANONICAL_RANK = -1, 0
 
-NAME_PATTERN = re.compile(r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>[^{}]*)\})?")
+NAME_PATTERN = re.compile(
+    r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>[^{}]*)\})?(?:\[(?P<part>bucket|sum|count)\])?"
+)
+"""A metric, perhaps with labels, and perhaps the part of a histogram that it is by another name."""
 PLACEHOLDER = re.compile(r"<([PN])>")
 PLACEHOLDER_VALUES = {"P": range(8), "N": range(256)}
 HISTOGRAM_PARTS = ("bucket", "sum", "count")
@@ -455,8 +458,9 @@ def _signal_mappings(signal: Signal) -> Iterator[tuple[str, MetricMapping]]:
     rank = CANONICAL_RANK
     for exporter, names in signal.sources.items():
         for raw in names:
-            # Whoever reports an event: none of them stands for the others.
-            rank += not signal.id.startswith(EVENT_PREFIX)
+            # Whoever reports an event: none of them stands for the others. Parts of a histogram with names of their own
+            # are one histogram.
+            rank += not (signal.id.startswith(EVENT_PREFIX) or str(raw).endswith("[count]"))
             written = (
                 ethtool_metric(str(raw)) if exporter == "ethtool" else str(raw) if exporter in PAGE_EXPORTERS else ""
             )
@@ -477,6 +481,9 @@ def _name_mappings(
     where = tuple(_parse_matcher(text) for text in (match["labels"] or "").split(",") if text)
     scale = signal.scale.get(exporter, implied_scale(match["name"], signal.unit))
     origin = MetricMapping(signal.id, signal.entity, rank, scale, exporter, token, "", where)
+    if part := match["part"]:
+        yield match["name"], origin._replace(part=part, scale=scale if part == "sum" else 1.0)
+        return
     yield from _expand_histogram(match["name"], origin, signal)
 
 

@@ -131,9 +131,10 @@ class Limits(SeriesDetector):
         since = float(self.cells.time[cell] if form == TOTAL else self._since[n])
         name = self.cells.signals[whole].name.lower() if whole >= 0 else ""
         bound = "at least" if self._sign[n] < 0 else "at most"
-        share = f"{_percent(self._limit[n] * value / allowed)} of {name}, {bound} {_percent(self._limit[n])} is allowed"
+        share = f"{_share(self._limit[n] * value / allowed)} {name}, {bound} {100 * self._limit[n]:.3g} % is allowed"
         return Finding(signal, place, form, direction, since, value, allowed, share if whole >= 0 else "")
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+def _share(share: float) -> str:
+    """Returns `42 % of`, `31 times the` of what is three times as much and more."""
+    return f"{100 * share:.3g} % of" if share < 3 else f"{share:.3g} times the"

@@ -269,7 +269,7 @@ def test_a_paste_of_iperf_shows_when_its_speed_fell_and_what_was_lost_since():
     text = "".join(rows) + "[ ID] Interval           Transfer     Bitrate         Retr\n"
     text += "[  5]   0.00-60.00  sec   122 GBytes  17.4 Gbits/sec  80000   sender\n"
     (result,) = read_results(text.encode(), "iperf-n7.txt")
-    assert (result.bandwidths[1], result.nodes) == (17.4, ("n7",))
+    assert (result.bandwidths[1], result.nodes) == (pytest.approx(17.4), ("n7",))
     texts = {each.event: each.text for each in judge_results([result]).findings}
     assert "from 23.6 to 5.2 Gbit/s of n7 after 40 s" in texts["bench-bandwidth-falls"]
     assert "at least 0.899 %" in texts["bench-path-loses"]
