@@ -409,3 +409,21 @@ def test_limits_of_power_and_times_of_reasons_are_signals_of_the_gpu(tmp_path):
     assert values["gpu.power_limit"] == 350
     assert values["gpu.power_default_limit"] == 700
     assert values["gpu.sw_thermal_time"] == 1_000_000
+
+
+def test_times_of_day_without_a_date_go_on_after_midnight():
+    header, row = "#Time        gpu    pwr  pviol  tviol\n", " {}      0    398     50      1\n"
+    text = header + "".join(row.format(clock) for clock in ("23:59:58", "23:59:59", "00:00:00"))
+    found = {one.metric: one for one in read(nvidia_smi_dmon, text)}
+    held = found["DCGM_FI_DEV_POWER_VIOLATION"]
+    assert (held.times - held.times[0]).tolist() == [0, 1, 2]
+    assert held.values.tolist() == [0, 0.5e9, 1e9]
+    assert found["DCGM_FI_DEV_THERMAL_VIOLATION"].values.tolist() == [0, 1e9, 2e9]
+
+
+@pytest.mark.parametrize("header", ["#Entity   SMCLK  TMPTR\n", ""])
+def test_a_paste_that_begins_below_its_header_has_the_columns_of_the_next_one_or_of_its_units(header):
+    text = f"ID        MHz    C\nGPU 0     1980   63\n{header}GPU 0     990    90\n"
+    assert dcgmi_dmon.recognise(text.encode(), "dmon.log")
+    found = {one.metric: one.values.tolist() for one in read(dcgmi_dmon, text)}
+    assert found == {"DCGM_FI_DEV_SM_CLOCK": [1980, 990], "DCGM_FI_DEV_GPU_TEMP": [63, 90]}

@@ -96,3 +96,18 @@ def test_a_page_of_an_unknown_engine_shows_a_full_cache_with_a_queue(tmp_path):
     done = CliRunner().invoke(cli, ["diagnose", str(tmp_path / "page.txt"), "--no-progress"])
     assert done.exit_code == 1
     assert "chat-2" in done.output
+
+
+def test_what_a_gateway_sends_to_is_a_replica_by_the_label_that_differs():
+    urls = [f"http://vllm-{each}.llm.svc:8000/v1" for each in "abc"]
+    mapping, _ = guess_mapping(("proxy_failed_responses_total", {"api_base": url, "team": "x"}) for url in urls)
+    found = [mapping.translate("proxy_failed_responses_total", {"api_base": url}) for url in urls]
+    assert [(one.metric, one.labels["replica"]) for one in found] == [
+        ("skewscope_serve_failure", f"vllm-{each}.llm.svc") for each in "abc"
+    ]
+
+
+def test_requests_that_are_counted_by_their_end_and_in_all_are_counted_once():
+    names = ("gw_success_responses_total", "gw_failure_responses_total", "gw_requests_total")
+    mapping, _ = guess_mapping((name, {}) for name in names)
+    assert sorted(rule.signal for rule in mapping.rules) == ["serve.failure", "serve.success"]

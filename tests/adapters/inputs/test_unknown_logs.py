@@ -110,3 +110,7 @@ def test_the_line_that_names_the_rank_is_shown_and_not_the_end_of_its_trace(tmp_
 def test_progress_bars_that_are_no_steps_are_too_little():
     bar = "Loading checkpoint shards: {}% Completed | {}/4 [00:0{}<00:0{},  1.4s/it]\n"
     assert is_any_log("".join(bar.format(25 * n, n, n, 4 - n) for n in range(4)).encode())
+
+
+def test_records_of_a_training_without_times_are_too_little():
+    assert is_any_log("".join(f"{{'loss': 1.{n}, 'epoch': 0.0{n}}}\n" for n in range(4)).encode())

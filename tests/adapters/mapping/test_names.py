@@ -376,3 +376,13 @@ def test_what_they_say_of_others_is_not_used(metric, labels):
 def test_each_gpu_of_an_engine_is_a_series_of_its_own():
     rows = ({"Hostname": "n0", "gpu": str(n), "exported_pod": "llm-0", "instance": "e:9400"} for n in range(2))
     assert len({ENGINES.resolve(MEMORY, row, {})[1].key for row in rows}) == 2
+
+
+def test_parts_of_a_histogram_may_have_names_of_their_own():
+    names = MetricResolver(loader.catalogue(), Topology())
+    time, count = "nv_inference_request_duration_us", "nv_inference_request_success"
+    origins = [(each, each.signal, each.part) for name in (time, count) for each in names.origins(name)]
+    parts = [(each.scale, part) for each, signal, part in origins if signal == "serve.e2e"]
+    assert parts == [(1e-6, "sum"), (1.0, "count")]
+    assert ("serve.success", "") in {(signal, part) for _, signal, part in origins}
+    assert len({each.rank for each, signal, _ in origins if signal == "serve.e2e"}) == 1

@@ -309,3 +309,11 @@ def test_equal_times_of_a_part_of_steps_are_one_of_each_step(later, named):
     for n in range(60):
         world.tick({("step.comm_time", "rank", "A:n0"): later if n >= 30 else 0.35}, pause=6.0)
     assert names(world) == named
+
+
+def test_a_share_of_three_times_and_more_is_a_factor():
+    world = SymptomWorld()
+    for n in range(6):
+        world.tick({PACKETS: 1e9 + 1e6 * n, DROPS: 5e8 + 30.5e6 * n}, pause=10.0)
+    (incident,) = world.incidents()
+    assert "30.5 times the packets received by the port, at most 1 % is allowed" in incident.summary
