@@ -388,6 +388,7 @@ def build_rule_info(rule: Rule, prevalence: str = "", calibration: Calibration |
         unit,
         format_dimension(rule.level.dimension) if rule.level else "1",
         rule.fire.score,
+        rule.lead,
         prior_log_odds(prevalence),
         calibration or load_calibration(),
     )

@@ -30,6 +30,7 @@ from skewscope.kb.model import (
     Signal,
     SignatureItem,
     Source,
+    StartValue,
     Symptom,
     TargetChange,
 )
@@ -110,7 +111,8 @@ def build_mitigation(data: RawEntry, file: str) -> Mitigation:
 
 
 def _build_command(data: RawEntry) -> MitigationCommand:
-    return MitigationCommand(**{**data, "errors": tuple(data.get("errors", ()))})
+    lists = {"errors": tuple(data.get("errors", ())), "start": _build_all(data.get("start"), StartValue)}
+    return MitigationCommand(**{**data, **lists})
 
 
 def build_source(data: RawEntry, file: str) -> Source:

@@ -236,6 +236,20 @@ class TargetChange:
 
 
 @dataclass(frozen=True, slots=True)
+class StartValue:
+    """A value to begin with for a placeholder that a deployment decides: one of the tool's documentation, or computed."""
+
+    placeholder: str
+    why: str
+    value: str = ""
+    """The value; '' where it is computed..."""
+    before: str = ""
+    """...as the level from which an incident's impact began, where it is in this unit..."""
+    per: str = ""
+    """...for each `replica` of the pool, or once."""
+
+
+@dataclass(frozen=True, slots=True)
 class MitigationCommand:
     """A command line, or a setting, that carries out a step of a mitigation. `{name}` is a placeholder."""
 
@@ -258,6 +272,8 @@ class MitigationCommand:
     """Whether it changes nothing."""
     errors: tuple[int, ...] = ()
     """Driver errors of a GPU (Xids) that it is for; () for any."""
+    start: tuple[StartValue, ...] = ()
+    """Values to begin with."""
 
 
 @dataclass(frozen=True, slots=True)

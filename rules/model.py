@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from skewscope.kb.yamlfile import Document
 from skewscope.rules.expression import Expr, Peers
+from skewscope.rules.functions import FUNCTIONS
 
 MATURITIES = ("sandbox", "incubating", "stable", "withdrawn")
 DEFINITIONS_MARK = " where "
@@ -138,6 +139,13 @@ class Rule:
         return _find_level(self.impact) if self.impact else None
 
     @property
+    def lead(self) -> float:
+        """Returns how long before it fires a fault may have begun, seconds: its longest required window, and its hold."""
+        calls = (node for item in self.evidence if item.required for node in item.when.walk() if node.op == "call")
+        spans = (FUNCTIONS[node.name].window_spans(node.params) for node in calls)
+        return max((span for each in spans for span in each), default=0.0) + self.fire.hold
+
+    @property
     def expressions(self) -> tuple[Expr, ...]:
         """Returns all expressions to evaluate, in a fixed order."""
         rest = [expr for expr in (self.applies_when, self.impact, self.level) if expr]
@@ -155,8 +163,14 @@ class Rule:
 
 
 def _find_level(impact: Expr) -> Expr | None:
-    """Returns what a drift is of, for the kind of entity that an impact has; None of another expression."""
+    """Returns what a relative change is of, for the kind of entity that an impact has; None of another expression.
+
+    That is x of `drift(x)`, and of `x / y - 1`.
+    """
     inner = _find_level(impact.args[0]) if impact.op == "lift" else None
     if inner is not None:
         return replace(impact, args=(inner,), dimension=inner.dimension)
+    if (impact.op, impact.name) == ("arith", "-") and impact.args[1].value == 1.0:
+        quotient = impact.args[0]
+        return quotient.args[0] if (quotient.op, quotient.name) == ("arith", "/") else None
     return impact.args[0] if (impact.op, impact.name) == ("call", "drift") else None

@@ -77,9 +77,8 @@ def alert_body(one: Incident, context: AlertContext) -> str:
 
 
 def began_text(one: Incident) -> str:
-    """Returns when the first evidence was seen, or else when it was reported."""
-    began = min((time for time, _ in one.history), default=one.opened_at)
-    return datetime.fromtimestamp(math.floor(min(began, one.opened_at)), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """Returns when it began."""
+    return datetime.fromtimestamp(math.floor(one.began), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _facts(one: Incident, context: AlertContext) -> Iterator[str]:

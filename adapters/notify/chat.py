@@ -182,7 +182,7 @@ def build_message(notification: Notification, context: AlertContext) -> tuple[st
     if what == ACTED:
         return f"Action: {title}", f"{why}.\n{place}"
     if what == RESOLVED:
-        lasted = f"It lasted {format_duration(max(one.resolved_at - one.opened_at, 0))}." if one.resolved_at else ""
+        lasted = f"It lasted {format_duration(max(one.resolved_at - one.began, 0))}." if one.resolved_at else ""
         gone = "Its place is no longer there, so whether it is over is not known." if one.is_gone else ""
         return f"{'Gone' if one.is_gone else 'Resolved'}: {title}", "\n".join(
             filter(None, (lasted, gone, acted, place))

@@ -3,6 +3,7 @@
 A name is filled in only where the topology leaves no choice; otherwise the placeholder stays.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 
@@ -10,8 +11,11 @@ from skewscope.engine.advice.driver_errors import find_error, order_commands
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Group, Node, Port, Topology
 from skewscope.kb.command_template import fill_command
-from skewscope.kb.model import Mitigation, MitigationCommand
+from skewscope.kb.model import Mitigation, MitigationCommand, StartValue
 
+_rank_place = re.compile(r"(?:.+\.)?rank\d+")
+"""A node that stands for the unknown machine of a rank, as drafts of a topology name it."""
+_sonic_port = re.compile(r"Ethernet\d+")
 _gpu_name = re.compile(r"(?P<node>.+)/gpu(?P<index>0|[1-9]\d{0,3})")
 _rdma_device = re.compile(r"(mlx[45]|bnxt_re|irdma|erdma|rdmap|efa)_?[0-9a-z]*")
 _pci_address = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -25,7 +29,35 @@ def fill_commands(
     Those for other errors of a GPU's driver than the one that the incident saw come last.
     """
     values = placeholder_values(incident, topology or Topology())
-    return tuple(fill_command(command, values) for command in order_commands(mitigation.commands, seen_error(incident)))
+    commands = fitting_commands(mitigation.commands, values)
+    return tuple(
+        fill_command(command, values | start_values(command, incident, topology or Topology()))
+        for command in order_commands(commands, seen_error(incident))
+    )
+
+
+def fitting_commands(
+    commands: Iterable[MitigationCommand], values: Mapping[str, str]
+) -> tuple[MitigationCommand, ...]:
+    """Returns the commands whose kind of target is there: on a switch there is no node of a scheduler, and no process."""
+    is_switch = "switch" in values and "node" not in values
+    return tuple(one for one in commands if not (is_switch and (one.where == "node" or "{node}" in one.do)))
+
+
+def start_values(command: MitigationCommand, incident: Incident, topology: Topology) -> dict[str, str]:
+    """Returns the values to begin with that are known for an incident, by placeholder."""
+    found = {one.placeholder: one.value or _computed_value(one, incident, topology) for one in command.start}
+    return {name: value for name, value in found.items() if value}
+
+
+def _computed_value(start: StartValue, incident: Incident, topology: Topology) -> str:
+    """Returns the level from which the impact began as a whole number, for all replicas of the pool where it says so."""
+    impact = incident.impact
+    if impact.before is None or impact.level_unit != start.before or impact.before <= 0:
+        return ""
+    pools = [pool.replicas for pool in topology.pools if incident.name in pool.replicas]
+    times = len(pools[0]) if start.per and pools else 1
+    return str(math.ceil(round(impact.before * times, 6)))
 
 
 def seen_error(incident: Incident) -> int:
@@ -35,7 +67,7 @@ def seen_error(incident: Incident) -> int:
 
 def placeholder_values(incident: Incident, topology: Topology) -> dict[str, str]:
     """Returns what is known for the placeholders of `FILLED_PLACEHOLDERS`, unquoted."""
-    values = {"incident": incident.id, **_entity_values(incident, topology)}
+    values = {"incident": incident.id, **_machine_values(_entity_values(incident, topology), topology)}
     if not incident.is_symptom:
         values["condition"] = incident.condition
     node = topology.node.get(values.get("node", ""))
@@ -47,6 +79,22 @@ def placeholder_values(incident: Incident, topology: Topology) -> dict[str, str]
     if len(pools) == 1:
         values |= {"replica": values["group"], "pool": pools[0].name}
     return values
+
+
+def _machine_values(values: Mapping[str, str], topology: Topology) -> dict[str, str]:
+    """Returns the values with a `node` only where that is a machine: of a switch's port that at the other end."""
+    node = values.get("node", "")
+    if _rank_place.fullmatch(node):
+        return {name: value for name, value in values.items() if name != "node"}
+    if node not in topology.switches:
+        return dict(values)
+    port = topology.port.get(f"{node}/{values.get('port', '')}")
+    other = topology.port.get(port.peer) if port is not None else None
+    if other is not None and other.node not in topology.switches:
+        return dict(_port_values(other, other.id))
+    own = {name: value for name, value in values.items() if name == "port"}
+    named = {"switch_port": port.name} if port is not None and _sonic_port.fullmatch(port.name) else {}
+    return {**own, **named, "switch": node}
 
 
 def _entity_values(incident: Incident, topology: Topology) -> Mapping[str, str]:

@@ -4,7 +4,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skewscope.engine.advice.command_values import placeholder_values, seen_error
+from skewscope.engine.advice.command_values import (
+    fitting_commands,
+    placeholder_values,
+    seen_error,
+    start_values,
+)
 from skewscope.engine.advice.driver_errors import order_commands
 from skewscope.engine.model.incident import Advice, Incident
 from skewscope.engine.model.topology import Topology
@@ -32,16 +37,20 @@ class StepCommand:
 
     command: MitigationCommand
     unfilled: tuple[str, ...] = ()
-    """Placeholders that only an operator can fill in, as they stand in the text: `SERVER`."""
+    """Placeholders that only an operator can fill in before it is run, as they stand in the text: `SERVER`."""
     is_for_other: bool = False
     """Whether it is for errors of a GPU's driver of which none was seen."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it changes something and can be typed as it stands, as a command line or into a script."""
+        return not (self.unfilled or self.is_for_other or self.command.reads)
 
     @property
     def is_ready(self) -> bool:
         """Whether it is a command line that changes something and can be run as it stands."""
         known = COMMAND_TOOLS.get(self.command.tool)
-        form = known.form if known else COMMAND
-        return not (self.unfilled or self.is_for_other or self.command.reads) and form == COMMAND
+        return self.is_complete and (known is None or known.form == COMMAND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +72,9 @@ class AdvisedStep:
 
     @property
     def first(self) -> StepCommand | None:
-        """The command to show: one that is ready, else the first one that changes something."""
-        some = (one for one in self.commands if not one.command.reads)
-        return self.ready or next(some, None)
+        """The command to show: one that is ready, else complete, else the first one that changes something."""
+        some = [one for one in self.commands if not one.command.reads]
+        return self.ready or min(some, key=lambda one: not one.is_complete, default=None)
 
     @property
     def risk(self) -> str:
@@ -76,23 +85,35 @@ class AdvisedStep:
 def advised_steps(
     incident: Incident, catalogue: Catalogue, topology: Topology | None = None
 ) -> tuple[AdvisedStep, ...]:
-    """Returns the mitigations of an incident, those first that can be carried out: ready, with an undo, of low risk."""
+    """Returns the mitigations of an incident that fit its place, those first that can be carried out.
+
+    These are ready, have an undo, and are of low risk.
+    """
     topology = topology or Topology()
     values = placeholder_values(incident, topology)
-    error = seen_error(incident)
     known = ((advice, catalogue.mitigations.get(advice.id)) for advice in incident.mitigations)
-    return tuple(sorted((_build_step(advice, one, values, error) for advice, one in known), key=_order))
+    steps = (_build_step(advice, one, incident, topology, values) for advice, one in known)
+    return tuple(sorted(filter(None, steps), key=_order))
 
 
-def _build_step(advice: Advice, known: Mitigation | None, values: Mapping[str, str], error: int) -> AdvisedStep:
+def _build_step(
+    advice: Advice, known: Mitigation | None, incident: Incident, topology: Topology, values: Mapping[str, str]
+) -> AdvisedStep | None:
+    """Returns a step; None where its main command, the first one, does not fit the place."""
     if known is None:
         return AdvisedStep(advice, advice.id)
-    commands = (_build_command(template, values, error) for template in order_commands(known.commands, error))
+    error, fitting = seen_error(incident), fitting_commands(known.commands, values)
+    if known.commands and known.commands[0] not in fitting:
+        return None
+    commands = (
+        _build_command(template, values | start_values(template, incident, topology), error)
+        for template in order_commands(fitting, error)
+    )
     return AdvisedStep(advice, name_step(known, values), known, tuple(commands))
 
 
 def _build_command(template: MitigationCommand, values: Mapping[str, str], error: int) -> StepCommand:
-    names = placeholders(f"{template.do} {template.undo}")
+    names = placeholders(template.do)
     unfilled = tuple(name.upper() for name in names if not is_safe_value(values.get(name, ""), template.tool))
     is_for_other = bool(template.errors) and error not in template.errors
     return StepCommand(fill_command(template, values), unfilled, is_for_other)
@@ -103,14 +124,19 @@ def name_step(mitigation: Mitigation, values: Mapping[str, str]) -> str:
 
     def replace_noun(found: re.Match[str]) -> str:
         placeholder, before = _NOUNS[found[1]]
+        if placeholder == "node" and not values.get("node") and values.get("rank"):
+            return f"the machine of {values['rank']}"
         return f"{before}{values[placeholder]}" if values.get(placeholder) else found[0]
 
     return _noun.sub(replace_noun, mitigation.name, count=1)
 
 
 def _order(step: AdvisedStep) -> tuple[int, bool, int]:
-    """Sorts what can be run here first, then what has a command at all; what is only an idea comes last."""
-    ready, is_risky = step.ready, step.risk == RISKS[-1]
-    tier = 0 if ready and not is_risky else 1 if step.first else 2
-    has_no_undo = ready is None or not ready.command.undo
+    """Sorts by what can be run here, what can be written into a script, what is risky, what lacks a value, and ideas."""
+    first, is_risky = step.first, step.risk == RISKS[-1]
+    if first is None or not first.is_complete:
+        tier = 3 if first else 4
+    else:
+        tier = 2 if is_risky else 0 if step.ready else 1
+    has_no_undo = first is None or not first.command.undo
     return tier, has_no_undo, RISKS.index(step.risk) if step.risk in RISKS else len(RISKS)

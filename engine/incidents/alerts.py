@@ -57,6 +57,8 @@ class RuleInfo:
     """Unit of what the impact is a change of."""
     fire: float = -math.inf
     """The score from which it fires."""
+    lead: float = 0.0
+    """How long before it fires its condition may have begun, seconds."""
     prior: float = prior_log_odds("")
     """Log-odds of its condition before any evidence."""
     calibration: Calibration = field(default=Calibration(), repr=False, compare=False)

@@ -9,7 +9,7 @@ from skewscope.engine.attribution.posterior import Posterior, find_posterior
 from skewscope.engine.incidents.alerts import EvidenceSnapshot, EvidenceSpec
 from skewscope.engine.incidents.confidence import CORROBORATION
 from skewscope.engine.incidents.result_cache import ResultCache
-from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState
 from skewscope.engine.model.incident import DIAGNOSIS, CompetingCondition, Impact, IncidentEvidence, round_significant
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.model.verdict import UNKNOWN
@@ -60,6 +60,11 @@ class DiagnosisState(IncidentState):
         odds[self.condition] = self.log_odds
         undecided = len(self.peak_evidence.decisive_unknowns)
         return find_posterior(odds, self.peak_evidence.info.calibration, self.condition, undecided)
+
+    @property
+    def lead_s(self) -> float:
+        """How long before its evidence holds it may have begun: its rule needs the samples of a window."""
+        return max(CAUSE_BEFORE_S, self.peak_evidence.info.lead)
 
     @property
     def evidence_confidence(self) -> float:

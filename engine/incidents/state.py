@@ -92,6 +92,27 @@ class IncidentState(ABC):
         return min(found, HEARSAY_CONFIDENCE) if self.is_hearsay else found
 
     @property
+    def began(self) -> float:
+        """When its first evidence held, seconds since 1970."""
+        return min([self.opened_at, self.since, *(time for time, _ in self.history[:1])])
+
+    @property
+    def lead_s(self) -> float:
+        """How long before its evidence holds it may have begun."""
+        return CAUSE_BEFORE_S
+
+    def begin_with(self, effects: Iterable["IncidentState"], lead_s: float) -> float:
+        """Returns when it began: no later than the effects after which alone it could be recognised.
+
+        Args:
+            effects: what it explains; what has fired again, on either side, may have begun with something else.
+            lead_s: how long before its evidence it may have begun at least, seconds.
+        """
+        earliest = self.began - max(lead_s, self.lead_s)
+        times = [one.began for one in effects if not (one.flaps or self.flaps) and one.began >= earliest]
+        return min([self.began, *times])
+
+    @property
     def content(self) -> tuple[object, ...]:
         """All that changes of it and that its `Incident` is made of, but for what explains it and what it explains."""
         return (
@@ -162,6 +183,7 @@ def to_incident(
     root: Explanation | None = None,
     explained: Sequence[IncidentState] = (),
     input_hash: str = "",
+    began_at: float | None = None,
 ) -> Incident:
     """Returns the incident as it is shown. Only roots have mitigations: they resolve what the root explains, too.
 
@@ -172,6 +194,7 @@ def to_incident(
         root: the root that explains it, None for a root.
         explained: the incidents that it explains; its blast radius includes theirs.
         input_hash: identifies the input.
+        began_at: when it began; None for when its own evidence held.
     """
     kind, name = locality.display_name(state.primary_entity)
     return Incident(
@@ -181,6 +204,7 @@ def to_incident(
         name=name,
         state="firing" if state.is_open else "resolved",
         opened_at=state.opened_at,
+        began_at=state.began if began_at is None else began_at,
         resolved_at=state.resolved_at,
         severity=SEVERITIES[state.severity],
         confidence=state.confidence,

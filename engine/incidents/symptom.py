@@ -94,7 +94,7 @@ class SymptomState(IncidentState):
             "probabilities": tuple(probability for _, probability in shown),
             "none": posterior.none,
             "decides": self.decides,
-            "summary": summarise(self.primary, catalogue.symptoms.get(self.condition), name),
+            "summary": summarise(replace(self.primary, since=self.began), catalogue.symptoms.get(self.condition), name),
         }
 
     def keep_known(self, is_known: Callable[[Entity], bool]) -> "SymptomState | None":

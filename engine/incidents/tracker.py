@@ -377,8 +377,14 @@ class IncidentTracker:
             if one.condition == CHANGING_POOL and not parts:
                 continue  # a rollout that brings nothing about is none
             places = tuple((part.condition, part.primary_entity, part.members) for part in parts)
-            build = partial(to_incident, one, self.locality, self.catalogue, root, parts, input_hash)
-            yield self._cache.get(one.id, (input_hash, root, places, one.content), build)
+            effects = (part for part in parts if self._is_effect(roots[part.id]))
+            began = one.begin_with(effects, self._lifecycle.explain_s)
+            build = partial(to_incident, one, self.locality, self.catalogue, root, parts, input_hash, began)
+            yield self._cache.get(one.id, (input_hash, root, places, began, one.content), build)
+
+    @staticmethod
+    def _is_effect(link: Explanation | None) -> bool:
+        return link is not None and link.relation in ("caused", "merged")
 
     def forget(self, before: float) -> None:
         """Drop the incidents that resolved before a time, except those that still explain others."""

@@ -184,6 +184,14 @@ class Incident:
     """Whether it ended with its place (a pod that was deleted, a node that was removed), not because it was over."""
     is_settled: bool = True
     """Whether what may explain it has been sampled since it opened, and it held on."""
+    began_at: float | None = None
+    """When it began, by its evidence and what it explains; None where only its history says so."""
+
+    @property
+    def began(self) -> float:
+        """When it began, as far as is known: before it was reported, or then."""
+        first = self.began_at if self.began_at is not None else min((t for t, _ in self.history[:1]), default=math.inf)
+        return min(first, self.opened_at)
 
     @property
     def ending(self) -> str:
@@ -250,6 +258,7 @@ class Incident:
             "entity": {"kind": self.kind, "name": self.name},
             "also": list(self.also),
             "state": self.state,
+            "began_at": rfc3339(self.began),
             "opened_at": rfc3339(self.opened_at),
             "resolved_at": None if self.resolved_at is None else rfc3339(self.resolved_at),
             "ended": self.ending or None,
@@ -340,6 +349,7 @@ def parse_incident(fields: Mapping[str, Any]) -> Incident:
         witnesses=tuple(fields.get("witnesses", ())),
         catalogue=fields.get("catalogue", ""),
         is_gone=fields.get("ended") == GONE,
+        began_at=_seconds(fields["began_at"]) if fields.get("began_at") else None,
     )
 
 
@@ -348,6 +358,7 @@ def upgrade_incident(fields: Mapping[str, Any]) -> dict[str, Any]:
     explanation = parse_explanation(fields["explained_by"])
     return {
         "kind": DIAGNOSIS,
+        "began_at": fields["opened_at"],
         "none": None,
         "decides": "",
         "summary": "",

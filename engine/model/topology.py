@@ -186,6 +186,14 @@ class Topology:
         return {member: tuple(sorted(work)) for member, work in found.items()}
 
     @cached_property
+    def switches(self) -> frozenset[str]:
+        """Nodes that only forward: they have links to others, no GPU, no DPU, no member, and nothing needs them."""
+        named = {port.switch for port in self.port.values()} - {""}
+        linked = named | {node.name for node in self.nodes if any(port.peer for port in node.ports)}
+        computes = {node.name for node in self.nodes if node.gpus or node.sees or node.needed_by}
+        return frozenset(linked - computes - self.groups_concerning.keys()) & self.node.keys()
+
+    @cached_property
     def groups_on(self) -> Mapping[str, tuple[Group, ...]]:
         """The groups with a member on each node, by its name."""
         found: dict[str, dict[str, Group]] = {}

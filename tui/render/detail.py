@@ -139,7 +139,7 @@ def format_blast_radius(incident: Incident) -> str:
 
 def duration(incident: Incident, now: float) -> float:
     """Returns seconds from the start to the end, or to now."""
-    return max((incident.resolved_at or now) - began_at(incident), 0.0)
+    return max((incident.resolved_at or now) - incident.began, 0.0)
 
 
 def evidence_value(item: IncidentEvidence, incident: Incident, names: DisplayNames) -> str:
@@ -180,7 +180,7 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> Headline:
     state = ((_severity_words(incident), role), (f" · {state_words(incident)}", ""), *_certainty(incident))
     ended = f", ended {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     lasted = units.format_duration(duration(incident, now))
-    clock = units.format_clock(began_at(incident))
+    clock = units.format_clock(incident.began)
     is_moment = incident.resolved_at is None and duration(incident, now) < units.MOMENT_S
     since = f"at {clock}" if is_moment else f"since {clock}, for {lasted}{ended}"
     cost = format_impact(incident, names) or ("" if incident.is_symptom else "cost not measurable")
@@ -217,11 +217,6 @@ def _affected(incident: Incident, names: DisplayNames) -> str:
     if whole > 1 and hit.startswith(nodes):
         hit = f"{incident.blast_radius.nodes:,} of {units.format_count(whole, 'node')}{hit[len(nodes) :]}"
     return f"affects {hit}" if hit else ""
-
-
-def began_at(incident: Incident) -> float:
-    """Returns when its first evidence held, which may be before it was reported, in seconds since 1970."""
-    return min((time for time, _ in incident.history[:1]), default=incident.opened_at)
 
 
 def reasoning_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
@@ -383,7 +378,7 @@ def cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
 def _effect_line(incident: Incident, names: DisplayNames) -> Line:
     ended = f" to {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     what = names.incident_title(incident)
-    since = f", caused by it, since {units.format_time(incident.opened_at)}{ended}"
+    since = f", caused by it, since {units.format_time(incident.began)}{ended}"
     return (severity_glyph(incident), (f" {what}{since}", ""), (f" ({incident.id})", "dim"))
 
 

@@ -105,7 +105,7 @@ def _series_chart(
         (f"  {peers}", "dim"),
     )
     ends = (units.format_time(times[0]), units.format_time(times[-1])) if len(times) else ("", "")
-    opened = context.incident.opened_at
+    opened = context.incident.began
     place = (opened - times[0]) / (times[-1] - times[0]) if len(times) > 1 else -1.0
     mark = (float(place), f"▲{units.format_time(opened)}") if place >= 0 else (-1.0, "")
     return [fit(head, columns), *charts.frame_chart(body, labels, ends, columns, mark), ()]

@@ -121,7 +121,7 @@ def render_page(title: str, body: Iterable[str], provenance: str = "") -> str:
 def page_title(incident: Incident, names: DisplayNames) -> str:
     """Returns the sentence of an incident, with its time."""
     glyph, _ = detail.severity_glyph(incident)
-    when = "" if units.is_undated(incident.opened_at) else f", {units.format_datetime(incident.opened_at)}"
+    when = "" if units.is_undated(incident.began) else f", {units.format_datetime(incident.began)}"
     return f"{glyph} {names.sentence(incident)}{when}"
 
 
@@ -162,7 +162,7 @@ def _overview_row(row: incident_table.IncidentRow, data: HtmlReportData) -> str:
     sure, impact = detail.format_confidence(incident), to_html(detail.format_impact(incident, data.names))
     cells = (
         f"<td class=l><span class={role}>{glyph} {to_html(label)}</span>",
-        f"<td>{linked}<td>{to_html(format_location(incident))}<td>{units.format_time(incident.opened_at)}",
+        f"<td>{linked}<td>{to_html(format_location(incident))}<td>{units.format_time(incident.began)}",
         f"<td class=n>{lasted}<td class=n>{sure}<td>{impact}",
     )
     return f"<tr>{''.join(cells)}</tr>"
@@ -274,7 +274,7 @@ def missing_section(data: HtmlReportData) -> str:
 def _duration_band(incident: Incident, times: NDArray[np.floating]) -> str:
     """Returns a band over the duration of the incident."""
     span = max(float(times[-1] - times[0]), 1e-9)
-    ends = (incident.opened_at, incident.resolved_at or float(times[-1]))
+    ends = (incident.began, incident.resolved_at or float(times[-1]))
     begin, end = (
         LEFT_MARGIN + min(max((t - times[0]) / span, 0.0), 1.0) * (CHART_WIDTH - LEFT_MARGIN - 2) for t in ends
     )
@@ -321,7 +321,7 @@ def _chart_svg(
 def _span_text(incident: Incident) -> str:
     """Returns from when to when an incident lasted."""
     until = "to now" if incident.resolved_at is None else f"to {units.format_time(incident.resolved_at)}"
-    return f"from {units.format_time(incident.opened_at)} {until}"
+    return f"from {units.format_time(incident.began)} {until}"
 
 
 def _is_reading(one: evidence_series.EvidenceSeries, names: DisplayNames) -> bool:

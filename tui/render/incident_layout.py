@@ -1,5 +1,7 @@
 """One incident laid out for a pane or a page: short, squeezed into a number of rows, or in full. Pure."""
 
+from dataclasses import replace
+
 from skewscope.engine.model.incident import Incident
 from skewscope.kb.problems import join_names
 from skewscope.tui.render import detail
@@ -9,8 +11,12 @@ from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
 
 _LABEL_WIDTH = 10
-_EXPAND_ORDER = ("why", "do", "undo", "caused by", "causes", "if wrong", "works if", "also")
-"""Sections to show uncropped first when rows are left."""
+_GROW_ORDER = ("caused by", "causes", "why", "do", "undo", "if wrong", "works if", "also")
+"""Sections in the order in which they get rows that are left, one form after the other."""
+_WHOLE = ("if wrong", "works if")
+"""Sections of sentences: a part of one says something else."""
+_NEEDED = ("why", "do", "undo", *_WHOLE)
+"""Sections that are left out last."""
 _LEAST_ITEMS = {"do": 2}
 """Items of a section that are kept while others can be left out: an advice comes with its command."""
 _DROP_ORDER = ("also", "works if", "if wrong", "causes", "undo", "caused by", "do")
@@ -59,17 +65,40 @@ def squeezed_lines(incident: Incident, names: DisplayNames, now: float, columns:
 
 def squeeze_rows(sections: tuple[Section, ...], columns: int, rows: int) -> list[Line]:
     """Returns sections in at most `rows` lines, the less important ones cropped or dropped."""
-    shown = _squeeze_sections(sections, rows)
-    parts = {part.label: _crop_section(part, most, columns) for part, most in shown}
-    left = rows - sum(map(len, parts.values()))
-    # Use spare rows to show important sections in full.
-    whole = {part.label: section_lines(part, columns) for part, most in shown if most == len(part.items)}
-    for label in _EXPAND_ORDER:
-        more = len(whole.get(label, ())) - len(parts.get(label, ()))
-        if 0 < more <= left:
-            parts[label] = whole[label]
-            left -= more
-    return [row for part in parts.values() for row in part]
+    forms = {part.label: _forms(part, columns) for part in sections}
+    sizes = dict.fromkeys(forms, 0)
+    left = rows - sum(len(forms[label][0]) for label in forms)
+    if left < 0:
+        return [row for part, most in _squeeze_sections(sections, rows) for row in _crop_section(part, most, columns)]
+    labels = [label for label in _GROW_ORDER if label in forms]
+    while labels:
+        label = labels.pop(0)
+        form = sizes[label] + 1
+        if form < len(forms[label]) and (more := len(forms[label][form]) - len(forms[label][form - 1])) <= left:
+            sizes[label], left = form, left - more
+            labels.append(label)
+    return [row for label, form in sizes.items() for row in forms[label][form]]
+
+
+def least_rows(sections: tuple[Section, ...], columns: int) -> int:
+    """Returns the number of lines from which on no sentence of the sections is cropped."""
+    return sum(len(_forms(part, columns)[0]) for part in sections)
+
+
+def _forms(part: Section, columns: int) -> list[list[Line]]:
+    """Returns a section as lines in several forms, the least one first: fewer items, and items cut to a line."""
+    count = len(part.items)
+    least = min(_LEAST_ITEMS.get(part.label, 1), count)
+    wrapped = [_wrap_section(part, most, columns) for most in range(least, count + 1)]
+    if part.label in _WHOLE:
+        return wrapped
+    if part.label == "do":
+        # A command that is cut is another command.
+        title = _crop_section(replace(part, items=(part.items[0], *part.items[least:])), 1, columns)
+        return [[*title, *section_lines(Section("", part.items[1:least]), columns)], *wrapped]
+    if part.label in _NEEDED:
+        return [_crop_section(part, least, columns), *wrapped]
+    return [[], *(_crop_section(part, most, columns) for most in range(1, count + 1)), wrapped[-1]]
 
 
 def _squeeze_sections(parts: tuple[Section, ...], rows: int) -> list[tuple[Section, int]]:
@@ -86,14 +115,24 @@ def _squeeze_sections(parts: tuple[Section, ...], rows: int) -> list[tuple[Secti
 
 
 def _crop_section(part: Section, most: int, columns: int) -> list[Line]:
-    hidden = len(part.items) - most
+    """Returns the first items of a section, each cut to one line, with the number of the others."""
     rows = [_add_label(part.label if n == 0 else "", item) for n, item in enumerate(part.items[:most])]
-    if hidden:
-        # A command stays whole as far as it can.
-        at = next((n for n in reversed(range(len(rows))) if rows[n][-1][1] != COPY_ROLE), len(rows) - 1)
-        tail = f" +{hidden} more"
-        rows[at] = (*fit(rows[at], columns - len(tail)), (tail, "dim"))
-    return [fit(row, columns) for row in rows]
+    return [fit(row, columns) for row in _add_rest(rows, len(part.items) - most, columns)]
+
+
+def _wrap_section(part: Section, most: int, columns: int) -> list[Line]:
+    """Returns the first items of a section, wrapped, with the number of the others."""
+    rows = section_lines(replace(part, items=part.items[:most]), columns)
+    return _add_rest(rows, len(part.items) - most, columns)
+
+
+def _add_rest(rows: list[Line], hidden: int, columns: int) -> list[Line]:
+    """Returns rows with the number of hidden items at the end of one; a command stays whole as far as it can."""
+    if not hidden:
+        return rows
+    at = next((n for n in reversed(range(len(rows))) if rows[n][-1][1] != COPY_ROLE), len(rows) - 1)
+    tail = f" +{hidden} more"
+    return [*rows[:at], (*fit(rows[at], columns - len(tail)), (tail, "dim")), *rows[at + 1 :]]
 
 
 def _add_label(label: str, item: Line) -> Line:

@@ -28,6 +28,7 @@ MAX_STEPS = 3
 """Mitigations that the lead names."""
 MAX_EFFECTS = 5
 """Incidents caused by this one that the lead lists."""
+FORMER_NOTE = "(FORMER: the value before, to be noted first)"
 STEP_LABELS = ("do", "undo", "works if")
 NO_DATA, RULED_OUT = "no data", "ruled out"
 
@@ -35,14 +36,17 @@ NO_DATA, RULED_OUT = "no data", "ruled out"
 def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
     """Returns why, likely causes where none is known, what to do with undo and test, and what else it may be."""
     is_explained = bool(cause_lines(incident, names))
+    steps = advised_steps(incident, names.catalogue, names.topology)
     caused_by, effects = relation_sections(incident, names, MAX_EFFECTS)
     parts = (
         Section("why", summary_lines(incident) + why_lines(incident, names)),
         caused_by,
         # Beside a cause that is known others would only compete with it.
         Section("causes", () if is_explained else _open_causes(incident, names)),
-        *step_sections(incident, names),
-        Section(IF_WRONG_LABEL, () if is_explained else alternative_lines(incident, names)),
+        *step_sections(steps, incident, names),
+        Section(
+            IF_WRONG_LABEL, (() if is_explained else alternative_lines(incident, names)) or _retreat_lines(steps)
+        ),
         effects,
     )
     return tuple(part for part in parts if part.items)
@@ -98,9 +102,10 @@ def _other_findings(held: list[IncidentEvidence]) -> str:
 # --- what to do
 
 
-def step_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
+def step_sections(
+    steps: tuple[AdvisedStep, ...], incident: Incident, names: DisplayNames
+) -> tuple[Section, ...]:
     """Returns the advice, what can be run first; the first one with its command, its undo and its test."""
-    steps = advised_steps(incident, names.catalogue, names.topology)
     if not steps:
         return ()
     do: list[Line] = []
@@ -126,14 +131,15 @@ def step_note(step: AdvisedStep) -> str:
     elif first is None:
         state = f"no command, by the {step.advice.actor}"
     else:
-        state = f"fill in {join_names(first.unfilled)}" if first.unfilled else f"by the {step.advice.actor}"
+        state = f"fill in {join_names(first.unfilled)}" if first.unfilled else first.command.where
     return " · ".join(filter(None, (f"{step.risk} risk" if step.risk else "", state)))
 
 
 def _undo_lines(step: AdvisedStep) -> tuple[Line, ...]:
     command = step.first.command if step.first else None
     if command and command.undo:
-        return (((command.undo, COPY_ROLE),),)
+        is_noted = "FORMER" in command.undo
+        return ((command.undo, COPY_ROLE),), *([line(FORMER_NOTE, "dim")] if is_noted else [])
     text = (command.undo_by_hand if command else "") or (step.mitigation.undo if step.mitigation else "")
     return (line(text),) if text else ()
 
@@ -161,6 +167,14 @@ def alternative_lines(incident: Incident, names: DisplayNames, most: int = MAX_C
     )
     found = " · ".join(filter(None, notes))
     return (*lines, *([line(found, "dim")] if found else []))
+
+
+def _retreat_lines(steps: tuple[AdvisedStep, ...]) -> tuple[Line, ...]:
+    """Returns what to do where the first advice does not help and nothing else is known to compete."""
+    if not steps:
+        return ()
+    then = f", then 2 {steps[1].title}" if len(steps) > 1 else ""
+    return (line(f"It does not help: take it back{then}."),)
 
 
 def alternative_line(one: CompetingCondition, incident: Incident, names: DisplayNames) -> Line:

@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from skewscope.engine.model.incident import Incident, IncidentEvidence
 from skewscope.tui.render import detail, drilldown, incident_layout
-from skewscope.tui.render.cell_picture import CellPicture, picture_lines
+from skewscope.tui.render.cell_picture import picture_lines
 from skewscope.tui.render.detail import Section
 from skewscope.tui.render.evidence_value import SeriesReading
 from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.members_over_time import members_over_time
-from skewscope.tui.render.rank_stops import find_rank_stops, stop_lines
+from skewscope.tui.render.rank_stops import MAX_GROUPS, RankStops, find_rank_stops, stop_lines
 from skewscope.tui.render.status import join_columns
 from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
 
@@ -29,7 +30,34 @@ class IncidentScreen:
     """The parts of an incident on a screen."""
 
     context: drilldown.DrilldownContext
-    picture: CellPicture | None
+    most: int = MANY_MEMBERS
+    """Members that a picture shows at most."""
+
+    @cached_property
+    def stops(self) -> RankStops | None:
+        """Where the ranks stopped, None where nobody is behind."""
+        context = self.context
+        stops = find_rank_stops(context.incident, context.snapshot, context.node_lookup)
+        return stops if stops and stops.is_uneven else None
+
+    def draw(self, columns: int, room: int) -> list[Line]:
+        """Returns where the ranks stopped, or its members over time, as many as fit in `room` lines; [] if none do."""
+        if self.stops is not None:
+            drawn = (stop_lines(self.stops, columns, most) for most in range(MAX_GROUPS, 0, -1))
+            return next((lines for lines in drawn if len(lines) <= room), [])
+        return next(filter(None, (self._draw_members(most, columns, room) for most in range(self.most, 1, -1))), [])
+
+    def _draw_members(self, most: int, columns: int, room: int) -> list[Line]:
+        """Returns a picture in at most `room` lines, if need be without its legend; [] if it does not fit."""
+        context = self.context
+        picture = members_over_time(context.incident, context.snapshot, context.node_lookup, most=most)
+        if picture is None or len(picture.labels) + 2 > room:
+            return []
+        whole = [(), *picture_lines(picture, columns)]
+        if len(whole) <= room:
+            return whole
+        short = picture_lines(replace(picture, legend=""), columns)[: len(picture.labels) + 2]
+        return short if len(short) <= room else []
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -50,7 +78,8 @@ class IncidentScreen:
     def heading(self, columns: int) -> list[Line]:
         """Returns the incident in a sentence or two: what, where, state, since when, what it costs, whom it affects."""
         head = detail.headline(self.context.incident, self.context.names, self.context.snapshot.time)
-        what, state, since = head.what, head.named_state, head.since
+        # Beside a list the name of the condition stands in it.
+        what, state, since = head.what, head.state, head.since
         if line_width(what) + line_width(state) < columns:
             return [justify(what, state, columns), *wrap(since, columns, 2)]
         (text, role), *rest = since
@@ -61,38 +90,20 @@ def screen_lines(context: drilldown.DrilldownContext, columns: int, rows: int) -
     """Returns an incident in at most `rows` lines: in two columns on a wide screen, else one below the other."""
     is_wide = columns >= TWO_COLUMN_WIDTH
     most = MANY_MEMBERS if rows >= TALL_ROWS else FEW_MEMBERS
-    picture = members_over_time(context.incident, context.snapshot, context.node_lookup, most=most)
-    screen = IncidentScreen(context, picture)
+    screen = IncidentScreen(context, most)
     return _wide_lines(screen, columns, rows) if is_wide else _narrow_lines(screen, columns, rows)
 
 
 def _narrow_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
-    heading = screen.heading(columns)
-    room = rows - len(heading) - MIN_TEXT_ROWS
-    drawn = (
-        _drawn_lines(screen.picture, columns, room) if screen.picture else _stop_lines(screen.context, columns, room)
-    )
-    out, sections = [*heading, *drawn], screen.sections
-    if drawn and rows < TALL_ROWS:
-        # The picture says why.
-        sections = tuple(part for part in sections if part.label != "why")
+    heading, sections = screen.heading(columns), screen.sections
+    # The picture says why.
+    text = sections if rows >= TALL_ROWS else tuple(part for part in sections if part.label != "why")
+    # Sentences come before further members; a screen with room for neither shows a picture and the commands.
+    needed = max(incident_layout.least_rows(text, columns), MIN_TEXT_ROWS)
+    room = rows - len(heading)
+    drawn = screen.draw(columns, room - needed) or screen.draw(columns, room - MIN_TEXT_ROWS)
+    out, sections = [*heading, *drawn], text if drawn else sections
     return [*out, *incident_layout.fill_rows(sections, columns, rows - len(out))]
-
-
-def _stop_lines(context: drilldown.DrilldownContext, columns: int, room: int) -> list[Line]:
-    """Returns where each rank stopped, in at most `room` lines; [] where nobody is behind, or it does not fit."""
-    stops = find_rank_stops(context.incident, context.snapshot, context.node_lookup)
-    lines = stop_lines(stops, columns) if stops and stops.is_uneven else []
-    return lines if len(lines) <= room else []
-
-
-def _drawn_lines(picture: CellPicture, columns: int, room: int) -> list[Line]:
-    """Returns a picture in at most `room` lines, if need be without its legend; [] if it does not fit."""
-    whole = [(), *picture_lines(picture, columns)]
-    if len(whole) <= room:
-        return whole
-    short = picture_lines(replace(picture, legend=""), columns)[: len(picture.labels) + 2]
-    return short if len(short) <= room else []
 
 
 def _wide_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
@@ -106,7 +117,7 @@ def _wide_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
 
 def _left_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
     """Returns the picture of the members, then as many charts as there is room for."""
-    drawn = picture_lines(screen.picture, columns) if screen.picture else _stop_lines(screen.context, columns, rows)
+    drawn = screen.draw(columns, rows)
     out: list[Line] = [*drawn, ()] if drawn else []
     charts = drilldown.charts_of(screen.context, columns, rows)
     for chart in charts:

@@ -102,7 +102,7 @@ def fold_repeats(rows: Iterable[IncidentRow]) -> list[IncidentRow]:
         if at == len(found):
             found.append(row)
         else:
-            times = (*(found[at].repeats or (found[at].incident.opened_at,)), one.opened_at)
+            times = (*(found[at].repeats or (found[at].incident.began,)), one.began)
             found[at] = replace(found[at], repeats=times)
     return found
 
@@ -282,7 +282,7 @@ class IncidentCellFormatter:
 
 _COLUMN_TEXTS: Mapping[str, Callable[[Incident, float], str]] = {
     "where": lambda i, _: format_where(i),
-    "since": lambda i, _: units.format_time(detail.began_at(i)),
+    "since": lambda i, _: units.format_time(i.began),
     "for": lambda i, now: units.format_duration(detail.duration(i, now)),
     "sure": lambda i, _: "" if i.is_symptom else detail.format_confidence(i),
     "hit": lambda i, _: detail.format_blast_radius(i),

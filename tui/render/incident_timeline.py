@@ -63,12 +63,12 @@ def build_timeline(
     roots = [
         entry
         for entry in incidents
-        if entry.explained_by is None and _end(entry, end) >= begin and _begin(entry) <= end
+        if entry.explained_by is None and _end(entry, end) >= begin and entry.began <= end
     ]
     free: list[float] = []
     lengths = []
-    for entry in sorted(roots, key=_begin):
-        first, last = (min(max((t - begin) / span, 0.0), 1.0) for t in (_begin(entry), _end(entry, end)))
+    for entry in sorted(roots, key=lambda one: one.began):
+        first, last = (min(max((t - begin) / span, 0.0), 1.0) for t in (entry.began, _end(entry, end)))
         lane = next((n for n, until in enumerate(free) if until <= first), len(free))
         lane = min(lane, most - 1)
         free[lane : lane + 1] = [max(last, *free[lane : lane + 1], 0.0)]
@@ -76,11 +76,6 @@ def build_timeline(
         name = names.condition_name(entry.condition)
         lengths.append(IncidentLength(entry.id, name, place, entry.severity, first, last, lane))
     return IncidentTimeline(begin, end, tuple(lengths))
-
-
-def _begin(entry: Incident) -> float:
-    """Returns when an incident began: its first evidence, or when it was reported."""
-    return min(entry.opened_at, min((time for time, _ in entry.history), default=entry.opened_at))
 
 
 def _end(entry: Incident, now: float) -> float:

@@ -174,8 +174,7 @@ def _marked_members(
 
 def incident_span(incident: Incident, snapshot: ViewSnapshot) -> tuple[float, float]:
     """Returns when an incident began, by its first evidence, and when it ended or the newest time."""
-    began = min((time for time, _ in incident.history), default=incident.opened_at)
-    return min(began, incident.opened_at), incident.resolved_at or snapshot.time
+    return incident.began, incident.resolved_at or snapshot.time
 
 
 def _worst_moment(values: Values, marked: NDArray[np.bool_], during: NDArray[np.bool_], scale: ClassScale) -> int:

@@ -85,8 +85,8 @@ def _still_since(steps: np.ndarray, snapshot: ViewSnapshot) -> float | None:
     return float(times[moving[-1] + 1]) if len(moving) else float(times[0])
 
 
-def stop_lines(stops: RankStops, columns: int) -> list[Line]:
-    """Returns the groups, those with somebody behind first, each with its members side by side."""
+def stop_lines(stops: RankStops, columns: int, most: int = MAX_GROUPS) -> list[Line]:
+    """Returns up to `most` groups, those with somebody behind first, each with its members side by side."""
     since = "" if stops.since is None else f"; nothing moves since {units.format_time(stops.since)}"
     out: list[Line] = [((" where each rank stopped", "title"), (f"   {stops.signal}{since}", "dim"))]
     groups: dict[str, list[RankStop]] = {}
@@ -95,10 +95,10 @@ def stop_lines(stops: RankStops, columns: int) -> list[Line]:
     order = sorted(groups, key=lambda name: -max(stop.behind for stop in groups[name]))
     cell = max(width(_member_text(stop)) for stop in stops.stops) + 3
     indent = min(max(map(width, groups)), 24) + 2
-    for name in order[:MAX_GROUPS]:
+    for name in order[:most]:
         out += _group_lines(name, groups[name], (columns, indent, cell))
-    if len(order) > MAX_GROUPS:
-        out.append(((f"   and {len(order) - MAX_GROUPS} more groups", "dim"),))
+    if len(order) > most:
+        out.append(((f"   and {units.format_count(len(order) - most, 'more group')}", "dim"),))
     return [fit(each, columns) for each in out]
 
 

@@ -77,7 +77,7 @@ def _short_incidents(roots: list[Incident], names: DisplayNames, now: float, col
     for first, *others in list(groups.values())[:MAX_DESCRIBED]:
         lines += [(), *incident_layout.short_lines(first, names, now, columns)]
         if others:
-            times = [one.opened_at for one in (first, *others)]
+            times = [one.began for one in (first, *others)]
             again = detail.Section("again", (line(incident_table.format_repeats(times)),))
             lines += incident_layout.section_lines(again, columns)
     more = len(groups) - MAX_DESCRIBED

@@ -19,7 +19,7 @@ def incident_markdown(incident: Incident, names: DisplayNames, picture: tuple[st
     """
     glyph = detail.severity_glyph(incident)[0]
     sure = "" if incident.is_symptom else f", {detail.format_confidence(incident)} sure"
-    began = units.format_datetime(detail.began_at(incident))
+    began = units.format_datetime(incident.began)
     lines = [f"**{glyph} {_escape(names.sentence(incident))}**{sure}, since {began}"]
     cost = detail.format_impact(incident, names)
     facts = " · ".join(filter(None, (incident.summary, cost)))

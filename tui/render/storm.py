@@ -34,7 +34,7 @@ class CauseGroup:
     @property
     def since(self) -> float:
         """When the first one began, seconds since 1970."""
-        return min(incident.opened_at for incident in self.incidents)
+        return min(incident.began for incident in self.incidents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def build_storm(incidents: Sequence[Incident]) -> Storm:
         for condition, some in roots.items()
     ]
     groups.sort(key=lambda group: (_urgency(group.incidents[0])[:2], -len(group.incidents), group.condition))
-    return Storm(tuple(groups), tuple(sorted(incident.opened_at for incident in still)))
+    return Storm(tuple(groups), tuple(sorted(incident.began for incident in still)))
 
 
 def _urgency(incident: Incident) -> tuple[bool, int, float, str]:
