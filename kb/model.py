@@ -237,7 +237,7 @@ class TargetChange:
 
 @dataclass(frozen=True, slots=True)
 class StartValue:
-    """A value to begin with for a placeholder that a deployment decides: one of the tool's documentation, or computed."""
+    """A value to begin with for a placeholder that is the operator's: one of the tool's documentation, or computed."""
 
     placeholder: str
     why: str

@@ -140,7 +140,7 @@ class Rule:
 
     @property
     def lead(self) -> float:
-        """Returns how long before it fires a fault may have begun, seconds: its longest required window, and its hold."""
+        """Returns how long before it fires a fault may have begun, in seconds: its longest window, and its hold."""
         calls = (node for item in self.evidence if item.required for node in item.when.walk() if node.op == "call")
         spans = (FUNCTIONS[node.name].window_spans(node.params) for node in calls)
         return max((span for each in spans for span in each), default=0.0) + self.fire.hold

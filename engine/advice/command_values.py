@@ -36,10 +36,8 @@ def fill_commands(
     )
 
 
-def fitting_commands(
-    commands: Iterable[MitigationCommand], values: Mapping[str, str]
-) -> tuple[MitigationCommand, ...]:
-    """Returns the commands whose kind of target is there: on a switch there is no node of a scheduler, and no process."""
+def fitting_commands(commands: Iterable[MitigationCommand], values: Mapping[str, str]) -> tuple[MitigationCommand, ...]:
+    """Returns the commands whose kind of target is there: a switch is no node of a scheduler and runs no engine."""
     is_switch = "switch" in values and "node" not in values
     return tuple(one for one in commands if not (is_switch and (one.where == "node" or "{node}" in one.do)))
 
@@ -51,7 +49,7 @@ def start_values(command: MitigationCommand, incident: Incident, topology: Topol
 
 
 def _computed_value(start: StartValue, incident: Incident, topology: Topology) -> str:
-    """Returns the level from which the impact began as a whole number, for all replicas of the pool where it says so."""
+    """Returns the level from which the impact began as a whole number, for all replicas of the pool if it says so."""
     impact = incident.impact
     if impact.before is None or impact.level_unit != start.before or impact.before <= 0:
         return ""

@@ -12,21 +12,31 @@ _KINDS_WITH_PARTS = ("port", "link", "gpu", "peer")
 """Kinds of entities whose names have the node before a slash, which shows the kind."""
 
 
+MAX_OTHERS = 20
+"""Columns up to which further members are named; their number names nothing."""
+
+
 def format_place(kind: str, name: str) -> str:
     """Returns `rank n2` or `n7/ew`: kind and name, or the name alone where it shows the kind."""
     is_plain = name.lower().startswith(kind) or (kind in _KINDS_WITH_PARTS and "/" in name)
     return name if is_plain else f"{kind} {name}"
 
 
-def format_location(incident: Incident) -> str:
-    """Returns `rank n2`, or `n2/ew +3` with the number of further members; the kind where the name does not show it."""
-    more = f" +{len(incident.also)}" if incident.also else ""
+def format_others(incident: Incident, most: int = MAX_OTHERS) -> str:
+    """Returns the further members by name, `+n1 n3`, or their number `+12` beyond `most` columns; '' without any."""
+    names = " ".join(incident.also)
+    return "" if not names else f"+{names}" if len(names) <= most else f"+{len(incident.also)}"
+
+
+def format_location(incident: Incident, most: int = MAX_OTHERS) -> str:
+    """Returns `rank n2`, or `n2/ew +n3/ew` with further members; the kind where the name does not show it."""
+    more = f" {format_others(incident, most)}" if incident.also else ""
     return f"{format_place(incident.kind, incident.name)}{more}"
 
 
-def format_where(incident: Incident) -> str:
+def format_where(incident: Incident, most: int = MAX_OTHERS) -> str:
     """Returns the location where a node or rank needs no kind: `n2 +3`."""
-    location = format_location(incident)
+    location = format_location(incident, most)
     is_named = incident.kind in _NAMED_KINDS and not incident.name.isdecimal()
     return location.removeprefix(f"{incident.kind} ") if is_named else location
 

@@ -132,11 +132,9 @@ def name_step(mitigation: Mitigation, values: Mapping[str, str]) -> str:
 
 
 def _order(step: AdvisedStep) -> tuple[int, bool, int]:
-    """Sorts by what can be run here, what can be written into a script, what is risky, what lacks a value, and ideas."""
+    """Sorts what can be run here first, then what goes into a script, is risky, lacks a value, or is an idea."""
     first, is_risky = step.first, step.risk == RISKS[-1]
-    if first is None or not first.is_complete:
-        tier = 3 if first else 4
-    else:
-        tier = 2 if is_risky else 0 if step.ready else 1
+    complete = 2 if is_risky else 0 if step.ready else 1
+    tier = 4 if first is None else complete if first.is_complete else 3
     has_no_undo = first is None or not first.command.undo
     return tier, has_no_undo, RISKS.index(step.risk) if step.risk in RISKS else len(RISKS)

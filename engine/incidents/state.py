@@ -106,9 +106,9 @@ class IncidentState(ABC):
 
         Args:
             effects: what it explains; what has fired again, on either side, may have begun with something else.
-            lead_s: how long before its evidence it may have begun at least, seconds.
+            lead_s: how long windows are at least where samples are rare, seconds.
         """
-        earliest = self.began - max(lead_s, self.lead_s)
+        earliest = self.began - self.lead_s - lead_s
         times = [one.began for one in effects if not (one.flaps or self.flaps) and one.began >= earliest]
         return min([self.began, *times])
 
@@ -183,6 +183,7 @@ def to_incident(
     root: Explanation | None = None,
     explained: Sequence[IncidentState] = (),
     input_hash: str = "",
+    *,
     began_at: float | None = None,
 ) -> Incident:
     """Returns the incident as it is shown. Only roots have mitigations: they resolve what the root explains, too.

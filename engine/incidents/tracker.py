@@ -379,7 +379,7 @@ class IncidentTracker:
             places = tuple((part.condition, part.primary_entity, part.members) for part in parts)
             effects = (part for part in parts if self._is_effect(roots[part.id]))
             began = one.begin_with(effects, self._lifecycle.explain_s)
-            build = partial(to_incident, one, self.locality, self.catalogue, root, parts, input_hash, began)
+            build = partial(to_incident, one, self.locality, self.catalogue, root, parts, input_hash, began_at=began)
             yield self._cache.get(one.id, (input_hash, root, places, began, one.content), build)
 
     @staticmethod

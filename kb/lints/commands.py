@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from skewscope.kb.command_template import PLACEHOLDERS, find_shell_faults, first_word, placeholders
+from skewscope.kb.command_template import GIVEN_PLACEHOLDERS, PLACEHOLDERS, find_shell_faults, first_word, placeholders
 from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS, ENVIRONMENT, OPTIONS, tool_program
 from skewscope.kb.entry_store import CatalogueEntry
 from skewscope.kb.lint import Problems, entry_lint
@@ -64,6 +64,17 @@ def command_placeholders_are_known(entry: CatalogueEntry) -> Problems:
                     yield entry.document.problem(
                         ("commands", n, field), f"{{{name}}}", "a known placeholder outside of quotes", hint
                     )
+
+
+@entry_lint("mitigations", "`value` or `before`, for a placeholder of `do` that is the operator's.")
+def command_starts_are_of_its_placeholders(entry: CatalogueEntry) -> Problems:
+    """Every value to begin with is for a placeholder of the command that nothing else fills in, and is one value."""
+    for n, command in _commands(entry):
+        open_names = set(placeholders(command.do)) & GIVEN_PLACEHOLDERS.keys()
+        for at, start in enumerate(command.start):
+            if start.placeholder not in open_names or bool(start.value) == bool(start.before):
+                found = f"{start.placeholder!r}, value {start.value!r}, before {start.before!r}"
+                yield entry.document.problem(("commands", n, "start", at), found, f"one of {sorted(open_names)}")
 
 
 @entry_lint("mitigations", "Write each command by itself, with placeholders outside of quotes.")

@@ -243,6 +243,14 @@ SENSE = {
     "a placeholder like no other": Damage(
         ISOLATE, "set dev {device} up", "set dev {qqqqqqqq} up", "undo: ip", "{qqqqqqqq}", "a known placeholder", "kb/"
     ),
+    "a value to begin with of no placeholder": Damage(
+        "mitigations/chunk-prefill.yaml",
+        '{placeholder: number, value: "4096"',
+        '{placeholder: node, value: "4096"',
+        "start: [{placeholder: node",
+        "'node'",
+        "one of ['number']",
+    ),
     "two commands in one": Damage(
         ISOLATE, "{device} down", "{device} down; reboot", "do: ip", "the operator ';'", "one plain command line"
     ),

@@ -151,7 +151,7 @@ def _cell_spans(row: list[int], picture: CellPicture) -> list[Span]:
 
 def _axis_lines(picture: CellPicture, columns: int) -> list[Line]:
     """Returns the line of times and signs, with the words of the moments in it or on a second line."""
-    signs = {min(max(round(mark.share * (columns - 1)), 0), columns - 1): mark.sign for mark in picture.marks}
+    signs = {min(max(round(mark.share * (columns - 1)), 0), columns - 1): mark.sign for mark in reversed(picture.marks)}
     axis = "".join(signs.get(column, " ") for column in range(columns))
     first, last = picture.ends
     if not picture.marks and not first:

@@ -11,11 +11,13 @@ from skewscope.engine.advice.incident_words import (
     describe_metric,
     describe_size,
     format_location,
+    format_others,
 )
 from skewscope.engine.advice.steps import AdvisedStep, advised_steps
 from skewscope.engine.model.incident import CompetingCondition, Incident, IncidentEvidence
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue, Mitigation
+from skewscope.kb.problems import join_names
 from skewscope.kb.quantities import format_probability
 from skewscope.tui.render import expression_text, units
 from skewscope.tui.render.command_lines import command_lines
@@ -185,7 +187,7 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> Headline:
     since = f"at {clock}" if is_moment else f"since {clock}, for {lasted}{ended}"
     cost = format_impact(incident, names) or ("" if incident.is_symptom else "cost not measurable")
     name = names.incident_name(incident)
-    facts = [since, cost, _affected(incident, names)]
+    facts = [since, cost, _affected(incident, names), _also_hit(incident)]
     since_line = line("  " + " · ".join(filter(None, facts)), "dim")
     return Headline(what, state, since_line, "" if sentence.startswith(name) else name)
 
@@ -217,6 +219,12 @@ def _affected(incident: Incident, names: DisplayNames) -> str:
     if whole > 1 and hit.startswith(nodes):
         hit = f"{incident.blast_radius.nodes:,} of {units.format_count(whole, 'node')}{hit[len(nodes) :]}"
     return f"affects {hit}" if hit else ""
+
+
+def _also_hit(incident: Incident) -> str:
+    """Returns the further members where the location has their number only."""
+    others = format_others(incident)
+    return f"also hit {join_names(incident.also)}" if others == f"+{len(incident.also)}" else ""
 
 
 def reasoning_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...]:

@@ -1,8 +1,10 @@
 """An incident in depth: the short form, evidence over time with peers, rule terms, causal chain. Pure."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skewscope.adapters.view.snapshot import EvidenceRow, ViewSnapshot
 from skewscope.engine.model.incident import Incident
@@ -17,6 +19,8 @@ from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.sentence_terms import words_of_catalogue
 from skewscope.tui.render.status import join_columns
 from skewscope.tui.render.text import Line, Span, cut, fit, line, pad, wrap
+
+Values = NDArray[np.floating]
 
 TWO_COLUMN_WIDTH = 110
 CHART_ROWS = 8
@@ -98,17 +102,31 @@ def _series_chart(
     draw = charts.ascii_chart if context.ascii else charts.braille_chart
     body = draw(curves, max(columns - gutter - 2, 8), rows)
     peers = f"dim: {units.format_count(len(one.peer_rows), 'peer')}" if one.peer_rows else "no peers"
+    pair = _hidden_difference(context.incident.resolved_at or math.inf, times, own, others, (high - low) / rows)
+    value, usual = (f" {units.format_value(each, one.unit, share=share)}" for each in pair) if pair else ("", "")
     head: Line = (
         (pad(name, min(len(name), 24)), "label"),
         (f"  {one.signal} of ", ""),
-        (one.entity, "crit"),
-        (f"  {peers}", "dim"),
+        (f"{one.entity}{value}", "crit"),
+        (f"  {peers}{' at' if usual else ''}{usual}", "dim"),
     )
     ends = (units.format_time(times[0]), units.format_time(times[-1])) if len(times) else ("", "")
     opened = context.incident.began
     place = (opened - times[0]) / (times[-1] - times[0]) if len(times) > 1 else -1.0
     mark = (float(place), f"▲{units.format_time(opened)}") if place >= 0 else (-1.0, "")
     return [fit(head, columns), *charts.frame_chart(body, labels, ends, columns, mark), ()]
+
+
+def _hidden_difference(
+    until: float, times: Values, own: Values, others: Values, row: float
+) -> tuple[float, float] | None:
+    """Returns the last value until a time and that of the peers where they differ by less than a row of a chart."""
+    at = int(np.searchsorted(times, until)) - 1
+    near = others[:, at][np.isfinite(others[:, at])] if others.size else np.empty(0)
+    if at < 0 or not near.size or not np.isfinite(own[at]):
+        return None
+    pair = float(own[at]), float(np.median(near))
+    return pair if 0 < abs(pair[0] - pair[1]) < row else None
 
 
 # --- rule terms

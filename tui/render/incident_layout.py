@@ -1,14 +1,14 @@
 """One incident laid out for a pane or a page: short, squeezed into a number of rows, or in full. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from skewscope.engine.model.incident import Incident
-from skewscope.kb.problems import join_names
 from skewscope.tui.render import detail
 from skewscope.tui.render.command_lines import COPY_ROLE
 from skewscope.tui.render.detail import DisplayNames, Section
 from skewscope.tui.render.incident_lead import lead_sections
-from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
+from skewscope.tui.render.text import Line, fit, justify, line_width, wrap
 
 _LABEL_WIDTH = 10
 _GROW_ORDER = ("caused by", "causes", "why", "do", "undo", "if wrong", "works if", "also")
@@ -26,8 +26,6 @@ _DROP_ORDER = ("also", "works if", "if wrong", "causes", "undo", "caused by", "d
 def short_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
     """Returns what an operator needs of an incident, wrapped, with its id."""
     lines = headline_lines(incident, names, now, columns, f" · {incident.id}")
-    if incident.also:
-        lines += wrap(line("  also hit: " + join_names(incident.also)), columns, 2)
     return lines + [row for part in lead_sections(incident, names) for row in section_lines(part, columns)]
 
 
@@ -117,22 +115,25 @@ def _squeeze_sections(parts: tuple[Section, ...], rows: int) -> list[tuple[Secti
 def _crop_section(part: Section, most: int, columns: int) -> list[Line]:
     """Returns the first items of a section, each cut to one line, with the number of the others."""
     rows = [_add_label(part.label if n == 0 else "", item) for n, item in enumerate(part.items[:most])]
-    return [fit(row, columns) for row in _add_rest(rows, len(part.items) - most, columns)]
+    hidden = len(part.items) - most
+    if hidden:
+        at, tail = _place_of_rest(rows), f" +{hidden} more"
+        rows[at] = (*fit(rows[at], columns - len(tail)), (tail, "dim"))
+    return [fit(row, columns) for row in rows]
 
 
 def _wrap_section(part: Section, most: int, columns: int) -> list[Line]:
     """Returns the first items of a section, wrapped, with the number of the others."""
-    rows = section_lines(replace(part, items=part.items[:most]), columns)
-    return _add_rest(rows, len(part.items) - most, columns)
+    items, hidden = [*part.items[:most]], len(part.items) - most
+    if hidden:
+        at = _place_of_rest(items)
+        items[at] = (*items[at], (f" +{hidden} more", "dim"))
+    return section_lines(replace(part, items=tuple(items)), columns)
 
 
-def _add_rest(rows: list[Line], hidden: int, columns: int) -> list[Line]:
-    """Returns rows with the number of hidden items at the end of one; a command stays whole as far as it can."""
-    if not hidden:
-        return rows
-    at = next((n for n in reversed(range(len(rows))) if rows[n][-1][1] != COPY_ROLE), len(rows) - 1)
-    tail = f" +{hidden} more"
-    return [*rows[:at], (*fit(rows[at], columns - len(tail)), (tail, "dim")), *rows[at + 1 :]]
+def _place_of_rest(rows: Sequence[Line]) -> int:
+    """Returns which line has the number of what is hidden: the last one that is no command."""
+    return next((n for n in reversed(range(len(rows))) if rows[n][-1][1] != COPY_ROLE), len(rows) - 1)
 
 
 def _add_label(label: str, item: Line) -> Line:
@@ -142,8 +143,6 @@ def _add_label(label: str, item: Line) -> Line:
 def full_lines(incident: Incident, names: DisplayNames, now: float, columns: int) -> list[Line]:
     """Returns an incident in full, wrapped, with blank lines between sections."""
     lines = headline_lines(incident, names, now, columns)
-    if incident.also:
-        lines += wrap(line("  also hit: " + ", ".join(incident.also)), columns, 2)
     for part in detail.full_sections(incident, names):
         lines += [(), *section_lines(part, columns)]
     return lines

@@ -44,9 +44,7 @@ def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...
         # Beside a cause that is known others would only compete with it.
         Section("causes", () if is_explained else _open_causes(incident, names)),
         *step_sections(steps, incident, names),
-        Section(
-            IF_WRONG_LABEL, (() if is_explained else alternative_lines(incident, names)) or _retreat_lines(steps)
-        ),
+        Section(IF_WRONG_LABEL, (() if is_explained else alternative_lines(incident, names)) or _retreat_lines(steps)),
         effects,
     )
     return tuple(part for part in parts if part.items)
@@ -102,9 +100,7 @@ def _other_findings(held: list[IncidentEvidence]) -> str:
 # --- what to do
 
 
-def step_sections(
-    steps: tuple[AdvisedStep, ...], incident: Incident, names: DisplayNames
-) -> tuple[Section, ...]:
+def step_sections(steps: tuple[AdvisedStep, ...], incident: Incident, names: DisplayNames) -> tuple[Section, ...]:
     """Returns the advice, what can be run first; the first one with its command, its undo and its test."""
     if not steps:
         return ()

@@ -118,7 +118,7 @@ def _wide_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
 def _left_lines(screen: IncidentScreen, columns: int, rows: int) -> list[Line]:
     """Returns the picture of the members, then as many charts as there is room for."""
     drawn = screen.draw(columns, rows)
-    out: list[Line] = [*drawn, ()] if drawn else []
+    out: list[Line] = [*(drawn if drawn[0] else drawn[1:]), ()] if drawn else []
     charts = drilldown.charts_of(screen.context, columns, rows)
     for chart in charts:
         if len(out) + len(chart) > rows and out:

@@ -16,6 +16,8 @@ from skewscope.tui.render.text import Line, Span, width
 SUSPICION = "suspicion"
 CATEGORIES = (DIAGNOSIS, SYMPTOM, SUSPICION)
 """What incidents are, the most certain first."""
+MAX_OTHERS = 8
+"""Columns up to which a row names further members."""
 MAX_GAP_RATIO = 1.5
 """Longest over shortest time between equal incidents that come regularly."""
 MINUTES_FROM_S = 150.0
@@ -281,7 +283,7 @@ class IncidentCellFormatter:
 
 
 _COLUMN_TEXTS: Mapping[str, Callable[[Incident, float], str]] = {
-    "where": lambda i, _: format_where(i),
+    "where": lambda i, _: format_where(i, MAX_OTHERS),
     "since": lambda i, _: units.format_time(i.began),
     "for": lambda i, now: units.format_duration(detail.duration(i, now)),
     "sure": lambda i, _: "" if i.is_symptom else detail.format_confidence(i),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from skewscope.engine.advice.incident_words import format_others
 from skewscope.engine.model.incident import SEVERITIES, Incident
 from skewscope.tui.render import units
 from skewscope.tui.render.detail import DisplayNames
@@ -61,9 +62,7 @@ def build_timeline(
     """Returns the root incidents on a line of time; what has no free lane of `most` shares the last one."""
     span = max(end - begin, 1e-9)
     roots = [
-        entry
-        for entry in incidents
-        if entry.explained_by is None and _end(entry, end) >= begin and entry.began <= end
+        entry for entry in incidents if entry.explained_by is None and _end(entry, end) >= begin and entry.began <= end
     ]
     free: list[float] = []
     lengths = []
@@ -72,7 +71,7 @@ def build_timeline(
         lane = next((n for n, until in enumerate(free) if until <= first), len(free))
         lane = min(lane, most - 1)
         free[lane : lane + 1] = [max(last, *free[lane : lane + 1], 0.0)]
-        place = entry.name + (f" +{len(entry.also)}" if entry.also else "")
+        place = f"{entry.name} {format_others(entry)}".rstrip()
         name = names.condition_name(entry.condition)
         lengths.append(IncidentLength(entry.id, name, place, entry.severity, first, last, lane))
     return IncidentTimeline(begin, end, tuple(lengths))

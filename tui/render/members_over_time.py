@@ -50,6 +50,12 @@ class ClassScale:
         near, far = ("under", "over") if self.is_rising else ("over", "under")
         return f"· {near} {first}   ░▒▓█ to {far} {last}"
 
+    def describe_multiples(self) -> str:
+        """Returns the legend for multiples of what is usual for a member."""
+        first, last = self.limits[0], self.limits[-1]
+        near, far = ("under", "up to") if self.is_rising else ("over", "down to")
+        return f"· {near} {units.format_factor(first)} its usual   ░▒▓█ {far} {units.format_factor(last)}"
+
 
 def choose_scale(values: Values, suspect: NDArray[np.bool_]) -> ClassScale | None:
     """Returns the classes for [member, time] values, of which the `suspect` ones are the incident's.
@@ -120,23 +126,48 @@ def _picture_of(
     marked = _marked_members(rows, incident, snapshot, node_lookup, row)
     began, ended = incident_span(incident, snapshot)
     during = (times >= began) & (times <= ended)
-    scale = choose_scale(values, marked[:, None] & during[None])
-    if scale is None:
+    forms = [_Members(rows, values, marked, values), _Members(rows, values, marked, relative_values(values, during))]
+    drawn = [(form, scale) for form in forms if (scale := choose_scale(form.compared, marked[:, None] & during))]
+    if not drawn:
         return None
-    shown = _Members(rows, values, scale.classify(values), marked)
-    moment = _worst_moment(values, marked, during, scale)
-    order = _choose_rows(shown, snapshot.signals.series_index.series[row].group, snapshot, most)
+    # Members that do different work differ all the time: each is then compared with itself before.
+    shown, scale = min(drawn, key=lambda pair: _share_beyond(*pair))
+    moment = _worst_moment(shown.compared, marked, during, scale)
+    order = _choose_rows(shown, scale, during, snapshot.signals.series_index.series[row].group, snapshot, most)
     return replace(_draw(shown, order, scale, snapshot, moment), marks=_moments(incident, snapshot, times))
+
+
+def relative_values(values: Values, during: NDArray[np.bool_]) -> Values:
+    """Returns [member, time] values as multiples of a member's median at other times; NaN where that is not over 0."""
+    before = values[:, ~during]
+    known = np.isfinite(before).any(axis=1)
+    usual = np.full(len(values), np.nan)
+    usual[known] = np.nanmedian(before[known], axis=1)
+    usual[~(usual > 0)] = np.nan
+    result: Values = values / usual[:, None]
+    return result
+
+
+def _share_beyond(members: "_Members", scale: ClassScale) -> float:
+    """Returns which share of the other members' values leaves the normal range."""
+    classes = scale.classify(members.compared)[~members.marked]
+    return float(np.mean(classes > 1)) if classes.size else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class _Members:
-    """[member] rows of the index, [member, time] values and classes, and which members are the incident's."""
+    """[member] rows of the index and which members are the incident's, [member, time] values as measured and..."""
 
     rows: RowIndex
     values: Values
-    classes: Classes
     marked: NDArray[np.bool_]
+    compared: Values
+    """...as they are compared: the same, or as multiples of what is usual for each member."""
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether each member is compared with itself."""
+        return self.compared is not self.values
 
 
 def _member_rows(row: int, snapshot: ViewSnapshot) -> RowIndex:
@@ -185,13 +216,22 @@ def _worst_moment(values: Values, marked: NDArray[np.bool_], during: NDArray[np.
     return int(np.argmax(worst))
 
 
-def _choose_rows(members: _Members, group: int, snapshot: ViewSnapshot, most: int) -> list[int]:
-    """Returns the members to show, in the order of the index."""
+def _choose_rows(
+    members: _Members, scale: ClassScale, during: NDArray[np.bool_], group: int, snapshot: ViewSnapshot, most: int
+) -> list[int]:
+    """Returns the members to show, in the order of the index: the incident's, peers, and what changed with it most."""
     series = snapshot.signals.series_index.series
     peers = np.array([series[r].group == group for r in members.rows])
-    worst = members.classes.max(axis=1, initial=0)
-    ranked = sorted(range(len(peers)), key=lambda n: (not members.marked[n], not peers[n], -int(worst[n]), n))
+    classes = scale.classify(members.compared).astype(np.float64)
+    change = _mean(classes[:, during]) - _mean(classes[:, ~during])
+    ranked = sorted(range(len(peers)), key=lambda n: (not members.marked[n], not peers[n], -float(change[n]), n))
     return sorted(ranked[:most] if len(ranked) > most + 1 else ranked)
+
+
+def _mean(classes: Values) -> Values:
+    """Returns the mean of each row, 0 without columns."""
+    result: Values = classes.mean(axis=1) if classes.shape[1] else np.zeros(len(classes))
+    return result
 
 
 def _draw(
@@ -201,15 +241,17 @@ def _draw(
     series_info = snapshot.signals.series_index.series[int(members.rows[0])]
     times = snapshot.signals.times()
     labels = [_label(members, n, snapshot, moment) for n in order]
-    cells = members.classes[list(order)]
+    classes = scale.classify(members.compared)
+    cells = classes[list(order)]
     rest = np.setdiff1d(np.arange(len(members.rows)), np.array(order))
     if len(rest):
-        middle = np.median(members.classes[rest], axis=0).astype(np.uint8)
+        middle = np.median(classes[rest], axis=0).astype(np.uint8)
         cells = np.vstack([cells, middle[None]])
         labels.append(RowLabel(f"{len(rest):,} others", "their median"))
+    legend = scale.describe(series_info.unit, share=units.is_share(series_info.signal))
     return CellPicture(
         f"{series_info.signal} at {units.format_time(float(times[moment]))}",
-        scale.describe(series_info.unit, share=units.is_share(series_info.signal)),
+        scale.describe_multiples() if members.is_relative else legend,
         tuple(labels),
         cells,
         (units.format_time(float(times[0])), units.format_time(float(times[-1]))),
@@ -258,7 +300,7 @@ def worst_members(snapshot: ViewSnapshot, signal: str, most: int = MAX_WORST) ->
     if scale is None:
         return None
     classes = scale.classify(values)
-    result = _Members(rows, values, classes, np.zeros(len(rows), bool))
+    result = _Members(rows, values, np.zeros(len(rows), bool), values)
     badness = np.maximum(classes.astype(np.int64) - 1, 0).sum(axis=1)
     order = np.argsort(-badness, kind="stable")[:most].tolist()
     sign = 1.0 if scale.is_rising else -1.0

@@ -175,7 +175,7 @@ def replay_bar(position: ReplayPosition, lengths: Sequence[IncidentLength], colu
     sign = "▶" if position.playing else "▮"
     left = f" {sign} {units.format_time(position.start)} "
     end = "end" if position.share == 1 else ""
-    right = pad(f" {units.format_time(position.end)}  ×{position.speed:<2} {end}", _BAR_RIGHT)
+    right = pad(f" {units.format_time(position.end)}  {f'{position.speed}×':<3} {end}", _BAR_RIGHT)
     cells = columns - _BAR_LEFT - _BAR_RIGHT
     if cells < 4:
         return [((cut(f" {sign} {units.format_time(position.time)}", columns), ""),)]

@@ -252,7 +252,7 @@ def test_a_message_has_names_cost_command_undo_and_test():
         also=("n9",),
     )
     title, body = chat.build_message(Notification(1, 5.0, IncidentUpdate(OPENED, "", one)), CONTEXT)
-    assert title == "! n2 +1 holds up group A: every rank waits for it (75 %)"
+    assert title == "! n2 +n9 holds up group A: every rank waits for it (75 %)"
     lines = body.splitlines()
     facts = ("Tensor-parallel straggler", "since 1970-01-01 00:00:00 UTC", "affects 1 node, 1 group", "rounds −25 %")
     assert lines[0] == " · ".join(facts)

@@ -33,7 +33,7 @@ def test_the_group_that_waits_is_named_where_it_is_known():
 
 def test_a_symptom_and_an_unknown_condition_have_name_and_place():
     assert describe_incident(replace(ROOT, condition="slow-steps", also=("n3",)), catalogue()) == (
-        "Work takes longer on n2 +1"
+        "Work takes longer on n2 +n3"
     )
     assert describe_incident(replace(ROOT, condition="of-a-site", kind="node"), catalogue()) == "of-a-site on n2"
 

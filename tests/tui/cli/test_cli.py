@@ -18,7 +18,7 @@ from skewscope.tui.cli.main import cli
 from tests.support.telemetry import record
 
 CONTRACT = (
-    *("version", "id", "kind", "condition", "entity", "also", "state", "opened_at", "resolved_at", "ended"),
+    *("version", "id", "kind", "condition", "entity", "also", "state", "began_at", "opened_at", "resolved_at", "ended"),
     *(
         "severity",
         "confidence",

@@ -7,6 +7,7 @@ import pytest
 from skewscope.tui.render import detail, incident_layout
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_value import format_evidence
+from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.text import line_width, to_plain_text
 from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, T0, catalogue
 
@@ -104,3 +105,31 @@ def test_evidence_stands_where_its_verdict_puts_it():
 def test_bits_among_shares_are_no_percentage(value, shown):
     item = replace(ROOT.evidence[0], value=value, unit="1", expr="rate(a.b) > 5*percent or 32 <= a.reasons < 128")
     assert format_evidence(item) == shown
+
+
+LONG = (
+    "memory of the late member is nearly full and its allocator is called in bursts, which a slow member does not show"
+)
+
+
+def test_what_it_is_if_wrong_is_whole_before_other_things_are_shown():
+    rival = replace(ROOT.competing[0], separate_by=LONG)
+    one = replace(ROOT, competing=(rival, *ROOT.competing[1:]))
+    parts = lead_sections(one, WORDS)
+    rows = incident_layout.least_rows(parts, 80)
+    for room in range(rows, rows + 12):
+        shown = incident_layout.squeeze_rows(parts, 80, room)
+        assert len(shown) <= room
+        assert LONG in " ".join(to_plain_text(shown).split())
+
+
+def test_every_advice_says_what_to_do_if_it_is_wrong():
+    alone = replace(ROOT, competing=(), against=(), candidates=())
+    parts = {part.label: part for part in lead_sections(alone, WORDS)}
+    assert "take it back" in to_plain_text(parts["if wrong"].items)
+
+
+def test_further_members_are_named_in_the_location_or_beside_it():
+    short, long = (replace(ROOT, also=names) for names in (("n1", "n3"), ("node-of-rack-1", "node-of-rack-3")))
+    assert "n2 +n1 n3" in to_plain_text([detail.headline(short, WORDS, NOW).what])
+    assert "also hit node-of-rack-1, node-of-rack-3" in to_plain_text([detail.headline(long, WORDS, NOW).since])

@@ -8,7 +8,7 @@ import pytest
 
 from skewscope.engine.model.incident import IncidentEvidence
 from skewscope.tui.render.cell_picture import CellPicture, ColumnMark, RowLabel, picture_lines, picture_svg, resample
-from skewscope.tui.render.members_over_time import choose_scale, members_over_time
+from skewscope.tui.render.members_over_time import choose_scale, members_over_time, relative_values
 from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.text import line_width, to_plain_text
 from tests.tui.samples import ROOT, TOPOLOGY, film
@@ -102,3 +102,24 @@ def test_the_drawing_is_valid_and_says_what_it_shows():
     assert "<b>" not in text
     assert "aria-label='wire.onset_lag at" in text
     assert ET.fromstring(text).tag == "svg"
+
+
+def test_members_with_different_work_are_compared_with_themselves():
+    during = np.array([False] * 6 + [True] * 4)
+    values = np.outer([1.0, 1000.0, 50.0, 3.0], np.ones(10))
+    values[2, during] = 0.0
+    relative = relative_values(values, during)
+    assert relative[2].tolist() == [1.0] * 6 + [0.0] * 4
+    assert relative[[0, 1, 3]].tolist() == np.ones((3, 10)).tolist()
+
+
+def test_a_member_that_never_had_a_level_is_unknown():
+    during = np.array([False, False, True])
+    values = np.array([[0.0, 0.0, 5.0], [np.nan, np.nan, 1.0]])
+    assert np.isnan(relative_values(values, during)).all()
+
+
+def test_of_two_moments_in_one_column_the_first_one_is_marked():
+    one = picture()
+    marks = tuple(ColumnMark(0.5, sign, sign) for sign in "▲△")
+    assert "▲" in "".join(to_plain_text(picture_lines(replace(one, marks=marks), 80)).splitlines()[-1:])

@@ -65,7 +65,7 @@ def test_the_short_report_describes_the_most_urgent_ones():
 
 
 def test_repeated_incidents_of_one_place_are_described_once():
-    again = tuple(replace(SYMPTOM, id=f"s{n}", opened_at=SYMPTOM.opened_at + 20 * n) for n in range(3))
+    again = tuple(replace(SYMPTOM, id=f"s{n}", opened_at=SYMPTOM.opened_at + 20 * n, history=()) for n in range(3))
     shown = text(outcome(again))
     assert "tp: 3 symptoms;" in shown
     assert shown.count("causes    1 ") == 1

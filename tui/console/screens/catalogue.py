@@ -257,9 +257,7 @@ class CatalogueModel(ScreenModel):
         if here:
             out.append(line(f"Occurrences here: {len(here)} (o shows them)", "label"))
         for incident in here[:MAX_OCCURRENCES]:
-            since = (
-                f"{units.format_time(incident.began)}, {incident.state}, {detail.format_confidence(incident)} sure"
-            )
+            since = f"{units.format_time(incident.began)}, {incident.state}, {detail.format_confidence(incident)} sure"
             out.append((("  ", ""), detail.severity_glyph(incident), (f" {format_location(incident)}  {since}", "")))
         return out
 
