@@ -106,7 +106,7 @@ def _build_step(
     if known.commands and known.commands[0] not in fitting:
         return None
     commands = (
-        _build_command(template, values | start_values(template, incident, topology), error)
+        _build_command(template, {**values, **start_values(template, incident, topology)}, error)
         for template in order_commands(fitting, error)
     )
     return AdvisedStep(advice, name_step(known, values), known, tuple(commands))
