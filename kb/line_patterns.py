@@ -147,6 +147,10 @@ class PartPatterns:
         if len(set(self.fields)) < len(self.fields):
             raise PatternError("a field in two `parts`, one was expected")
 
+    def list_matches(self, text: str) -> list[re.Match[str]]:
+        """Returns the matches of the parts that a line has."""
+        return [match for pattern in self._patterns if (match := pattern.search(text))]
+
     def add(self, text: str, found: dict[str, str]) -> None:
         """Adds the texts of the fields that a line has, by name: of each part where it stands first."""
         for pattern in self._patterns:

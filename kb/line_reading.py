@@ -6,7 +6,7 @@ A line counts for each of the format's lines that it matches. Labels of a line t
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -112,7 +112,7 @@ class LineReadings(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Number:
+class NumberField:
     """A field that is measured."""
 
     field: str
@@ -128,8 +128,11 @@ class _Number:
 
 
 @dataclass(frozen=True, slots=True)
-class _CompiledLine:
+class CompiledLine:
+    """A line of a format."""
+
     place: int
+    """Among those of the format, from 0."""
     line: FormatLine
     pattern: LinePattern | TablePattern
     parts: PartPatterns | None
@@ -137,7 +140,7 @@ class _CompiledLine:
     times: tuple[tuple[str, str], ...]
     only: tuple[tuple[str, str], ...]
     above: tuple[tuple[str, str], ...]
-    numbers: tuple[_Number, ...]
+    numbers: tuple[NumberField, ...]
     gives: bool
     """Whether it gives anything but labels."""
 
@@ -159,7 +162,7 @@ class _CompiledLine:
             return None
         if self.parts:
             self.parts.add(text, found)
-        return (found, begin) if self._counts(found) else None
+        return (found, begin) if self.counts(found) else None
 
     def find_all(self, text: str) -> Iterator[tuple[dict[str, str], int]]:
         """Yields what `find` returns: once, or for each place where the pattern stands in the line."""
@@ -169,10 +172,10 @@ class _CompiledLine:
         elif not any(word in text for word in self.line.unless):
             for match in self.pattern.expression.finditer(text, 0, MAX_COLUMNS):
                 fields = {name: part for name, part in match.groupdict().items() if part}
-                if self._counts(fields):
+                if self.counts(fields):
                     yield fields, match.start()
 
-    def _counts(self, found: Mapping[str, str]) -> bool:
+    def counts(self, found: Mapping[str, str]) -> bool:
         """Returns whether the fields have the texts and the numbers with which alone the line counts."""
         for name, only in self.only:
             wanted = found.get(only[1:-1], "") if only[0] == "<" else only
@@ -222,6 +225,11 @@ class LineReader:
         return self._held
 
     @property
+    def lines(self) -> Sequence[CompiledLine]:
+        """The lines of the format."""
+        return self._lines
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """Texts of which each line has one that counts; () where any line may count."""
         marks = {one.pattern.mark for one in self._lines}
@@ -230,6 +238,10 @@ class LineReader:
     def matches(self, text: str) -> bool:
         """Returns whether a line has a number, a label or a section of the format, wherever it stands."""
         return any(one.find(text) is not None for one in self._lines)
+
+    def note_better(self) -> None:
+        """Takes lines that were read otherwise: those that count only as long as no other one has come do no more."""
+        self._has_better = True
 
     def may_give(self, shape: str) -> bool:
         """Returns whether a line of a shape (`mask_digits`) may give anything or change what follows."""
@@ -255,7 +267,7 @@ class LineReader:
         """Returns how often something was counted since the file began, at a place."""
         return self._totals.get((signal, tuple(sorted(labels.items()))), 0.0)
 
-    def _read_line(self, one: _CompiledLine, found: Mapping[str, str], begin: int) -> LineReadings:
+    def _read_line(self, one: CompiledLine, found: Mapping[str, str], begin: int) -> LineReadings:
         labels = self._held
         if one.labels:
             own = _own_labels(one.labels, found)
@@ -273,7 +285,7 @@ class LineReader:
         is_mark = not (one.gives or one.line.section) or (bool(one.line.table) and not found)
         return LineReadings(tuple(readings), labels, time, is_mark, begin, one.line.evaluation, one.place)
 
-    def _read_number(self, number: _Number, found: Mapping[str, str], labels: Mapping[str, str]) -> Reading | None:
+    def _read_number(self, number: NumberField, found: Mapping[str, str], labels: Mapping[str, str]) -> Reading | None:
         """Returns the number of a field in the signal's unit; None where it has none or too large a one."""
         what, text = number.what, found[number.field]
         is_word = text in what.words
@@ -282,7 +294,7 @@ class LineReader:
         if value is None:
             return None
         if number.unit_field and number.unit_field in found:
-            factor = _unit_of_word(number, found)
+            factor = unit_of_word(number, found)
         elif what.of:
             wholes = [_to_number(replace(what, complement=0.0), found.get(name, "")) for name in what.of]
             whole = math.fsum(part for part in wholes if part is not None)
@@ -304,7 +316,7 @@ def list_lines(one: Format, text: str) -> list[str]:
     return list_document_lines(text, one.records) if one.document else text.splitlines()
 
 
-def _header_mark(line: _CompiledLine) -> str:
+def _header_mark(line: CompiledLine) -> str:
     """Returns a text without which no row of a table counts; '' of other lines."""
     return max(line.line.table, key=len, default="")
 
@@ -314,12 +326,12 @@ def _own_labels(fields: tuple[tuple[str, FormatField], ...], found: Mapping[str,
     own: dict[str, str] = {}
     for name, what in fields:
         if name in found:
-            text = _label_text(what, found[name])
+            text = label_text(what, found[name])
             own[what.label] = f"{own[what.label]}-{text}" if what.label in own else text
     return own
 
 
-def _label_text(what: FormatField, text: str) -> str:
+def label_text(what: FormatField, text: str) -> str:
     """Returns the value of a label; of a number its digits, so that 000 and 0 are the same place."""
     if what.shape == "owner":
         text = POD_ENDING.sub("", text)
@@ -328,7 +340,7 @@ def _label_text(what: FormatField, text: str) -> str:
     return str(int(text)) if what.shape == "number" and text.isdecimal() else text
 
 
-def _unit_of_word(number: _Number, found: Mapping[str, str]) -> float:
+def unit_of_word(number: NumberField, found: Mapping[str, str]) -> float:
     """Returns the factor of the unit that a line names; 0 where it is none."""
     word = found.get(number.unit_field, "")
     try:
@@ -376,12 +388,12 @@ def smallest_part(number: str) -> float:
     return _part_of(len(digits)) * 10.0 ** max(-MAX_POWER, min(int(power), MAX_POWER))
 
 
-def _compile(place: int, line: FormatLine, signals: Mapping[str, Signal]) -> _CompiledLine:
+def _compile(place: int, line: FormatLine, signals: Mapping[str, Signal]) -> CompiledLine:
     pattern, parts = compile_line(line)
     fields = line.fields.items()
     units = {what.unit_of: name for name, what in fields if what.unit_of}
     numbers = (
-        _Number(
+        NumberField(
             name,
             what,
             _reading_name(what),
@@ -393,7 +405,7 @@ def _compile(place: int, line: FormatLine, signals: Mapping[str, Signal]) -> _Co
         for name, what in fields
         if what.is_measured
     )
-    return _CompiledLine(
+    return CompiledLine(
         place,
         line,
         pattern,

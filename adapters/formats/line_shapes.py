@@ -4,14 +4,18 @@ Programs write few kinds of lines, so what is known of a shape need not be looke
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import Index
+from skewscope.engine.model.arrays import Index, Mask
 
 ZERO, NEWLINE = 48, 10
 """Codes of characters."""
+MOST_DIGITS = 18
+"""Of a number of 64 bits."""
 
 
 class ShapedLines:
@@ -27,6 +31,12 @@ class ShapedLines:
         self._starts = starts
         self.shapes = masked[starts | ~self._is_digit].tobytes().split(b"\n")
         """[line], encoded as UTF-8."""
+
+    def runs_of(self, places: Index, count: int) -> "DigitRuns":
+        """Returns the runs of digits of some lines, each of which has so many."""
+        runs = self.first_runs[places][:, None] + np.arange(count)
+        starts, ends = self.run_starts[runs], self.run_ends[runs]
+        return DigitRuns(self.data, self.begins[places], starts, ends - starts)
 
     @cached_property
     def begins(self) -> Index:
@@ -50,3 +60,35 @@ class ShapedLines:
     def first_runs(self) -> Index:
         """[line] the first run in it, or behind it."""
         return np.searchsorted(self.run_starts, self.begins)
+
+
+@dataclass(frozen=True)
+class DigitRuns:
+    """The runs of digits of some lines of one shape."""
+
+    data: NDArray[np.uint8]
+    """The lines, one after another."""
+    begins: Index
+    """[line] where the line begins in the data."""
+    starts: Index
+    """[line, run] where the run begins there."""
+    lengths: Index
+    """[line, run] its digits."""
+
+    def within(self, longest: Index) -> Mask:
+        """Returns [line] whether each run has at most so many digits, [run]."""
+        return np.asarray((self.lengths <= longest).all(axis=1))
+
+    def columns(self, run: int) -> Index:
+        """Returns [line] the column behind a run, in bytes."""
+        return self.starts[:, run] + self.lengths[:, run] - self.begins
+
+    def whole(self, run: int) -> NDArray[np.int64]:
+        """Returns [line] the number that a run is, where that has at most 18 digits."""
+        starts, lengths = self.starts[:, run], self.lengths[:, run]
+        numbers = np.zeros(len(starts), np.int64)
+        for n in range(min(int(lengths.max(initial=0)), MOST_DIGITS)):
+            has_digit = n < lengths
+            digits = self.data[np.where(has_digit, starts + n, 0)].astype(np.int64) - ZERO
+            numbers = np.where(has_digit, numbers * 10 + digits, numbers)
+        return numbers

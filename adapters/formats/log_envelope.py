@@ -19,6 +19,7 @@ SYSLOG = re.compile(
 NCCL = re.compile(rf"^(?:\[?{STAMP}\]? )?(?P<host>[A-Za-z][\w.-]{{0,252}}):\d{{1,10}}:\d{{1,10}} \[\d{{1,3}}\] ")
 """As NCCL begins a line: host, process, thread, GPU."""
 MESSAGE_FIELDS = ("MESSAGE", "message", "msg", "log", "body", "text")
+HAS_MESSAGE = re.compile(rf'"(?:{"|".join(MESSAGE_FIELDS)})"\s*:')
 TIME_FIELDS = ("time", "timestamp", "@timestamp", "ts", "asctime")
 HOST_FIELDS = ("_HOSTNAME", "hostname", "host", "node", "nodename")
 PROGRAM_FIELDS = ("SYSLOG_IDENTIFIER", "_COMM", "logger", "name", "stream")
@@ -37,7 +38,7 @@ def find_host(text: str) -> str:
 
 def unwrap_record(text: str) -> str:
     """Returns the line that a JSON record holds; any other text as it is."""
-    if not text.startswith("{") or len(text) > MAX_RECORD:
+    if not text.startswith("{") or len(text) > MAX_RECORD or not HAS_MESSAGE.search(text):
         return text
     try:
         record = json.loads(text)

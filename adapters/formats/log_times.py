@@ -8,6 +8,9 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+import numpy as np
+
+from skewscope.engine.model.arrays import Index
 from skewscope.kb.problems import InputError, Problem
 
 STAMP = re.compile(
@@ -24,6 +27,7 @@ OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)")
 ASSUMED_YEAR = 2000
 """Year of times whose year nothing says: a leap year, so every date exists."""
 DAY = 86_400.0
+DECEMBER = 12
 MAX_STAMP_COLUMN = 300
 """Characters of a line in which its stamp begins."""
 
@@ -71,7 +75,7 @@ def find_stamp(text: str, offset: float = 0.0) -> float | None:
 
 
 def _date_seconds(year: int, match: re.Match[str]) -> float | None:
-    clock, midnight = match["clock"], _midnight(year, match["month"], match["day"])
+    clock, midnight = match["clock"], begin_of_day(year, int(match["month"]), int(match["day"]))
     hour, minute, second = int(clock[:2]), int(clock[3:5]), int(clock[6:])
     if midnight is None or hour > 23 or minute > 59 or second > 59:
         return None
@@ -79,10 +83,10 @@ def _date_seconds(year: int, match: re.Match[str]) -> float | None:
 
 
 @lru_cache(64)
-def _midnight(year: int, month: str, day: str) -> float | None:
+def begin_of_day(year: int, month: int, day: int) -> float | None:
     """Returns the begin of a day in seconds since 1970; None where there is no such day."""
     try:
-        return dt.datetime(year, int(month), int(day), tzinfo=dt.UTC).timestamp()
+        return dt.datetime(year, month, day, tzinfo=dt.UTC).timestamp()
     except ValueError:
         return None
 
@@ -130,11 +134,20 @@ class ShortDates:
         if match is None:
             return None
         month = int(match["month"])
-        if month == 1 and self._month == 12:
+        if month == 1 and self._month == DECEMBER:
             self.year = (self.year or ASSUMED_YEAR) + 1
         self._month, self.is_assumed = month, self.is_assumed or not self.year
         seconds = _date_seconds(self.year or ASSUMED_YEAR, match)
         return None if seconds is None else seconds - self.offset
+
+    def is_within_year(self, months: Index) -> bool:
+        """Returns whether no year begins in lines whose months, [line], follow that of the newest one."""
+        before = np.append(self._month, months[:-1])
+        return not ((before == DECEMBER) & (months == 1)).any()
+
+    def go_on(self, month: int, *, has_year: bool) -> None:
+        """Goes on from a date that was read elsewhere."""
+        self._month, self.is_assumed = 0 if has_year else month, self.is_assumed or not (has_year or self.year)
 
 
 class DayTimes:

@@ -6,7 +6,7 @@ Which ones a user has is said by an environment variable, so that processes whic
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from skewscope.adapters.formats.log_envelope import unwrap_record
@@ -84,11 +84,12 @@ def _known_formats(place: str, _version: str) -> KnownFormats:
 def _choose(known: KnownFormats, head: bytes) -> str:
     texts, fits = decode_head(head), []
     documents = parse_documents("\n".join(texts))
+    list_values = cache(lambda records: list_value_lines(documents, records))
     bare = [unwrap_record(text) for text in texts]
     own = {one.id for one in known.own}
     for id_, reader in known._readers.items():  # noqa: SLF001 - a method would keep each set for ever
         one = known.by_id[id_]
-        lines = list_value_lines(documents, one.records) if one.document else bare
+        lines = list_values(one.records) if one.document else bare
         whole = "\n".join(lines)
         if not reader.may_read(whole):
             continue

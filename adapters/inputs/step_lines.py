@@ -5,12 +5,15 @@ written. Several processes may write into one file, a job may begin anew at an e
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from skewscope.adapters.inputs.elapsed_steps import ElapsedSteps, Progress
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader
+from skewscope.engine.model.arrays import F64
 from skewscope.kb.line_reading import LineReadings, Reading
 
 WINDOW_STEPS = 20
@@ -48,6 +51,10 @@ EVALUATION_COLUMN = 200
 """Characters of a line in which that stands."""
 
 
+STEADY_PARTS = frozenset(("number", "duration", "rate", "samples", "epoch", "length", "total"))
+"""Parts of lines that may be taken together: the line says the time of its own step."""
+
+
 class StepLine(NamedTuple):
     """One line of a step."""
 
@@ -69,6 +76,28 @@ class StepLine(NamedTuple):
         return 1.0 / rate if rate > 0 else 0.0
 
 
+class StepRows(NamedTuple):
+    """Lines of steps that follow one another; whole numbers are floats as well."""
+
+    times: F64
+    """[step] seconds since 1970; NaN where a line has no time."""
+    numbers: F64 | None
+    """[step] in the epoch, or since the job began; None where each is the next one."""
+    seconds: F64
+    """[step] that the step itself took."""
+    samples: F64 | None
+    """[step] in the step."""
+    epochs: F64 | None
+    lengths: F64 | None
+    """[step] steps of an epoch."""
+
+    def first(self, count: int) -> "StepRows":
+        """Returns so many of the first steps."""
+        others = (self.numbers, self.samples, self.epochs, self.lengths)
+        numbers, samples, epochs, lengths = (None if each is None else each[:count] for each in others)
+        return StepRows(self.times[:count], numbers, self.seconds[:count], samples, epochs, lengths)
+
+
 @dataclass
 class StepOrder:
     """Which lines go on, where several processes write into one file, or a job begins anew at an earlier step."""
@@ -81,6 +110,15 @@ class StepOrder:
     _first: int | None = None
     _late: list[StepLine] = field(default_factory=list)
     """Lines in a row that came late."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether lines came late of which it is not known yet whether they go on."""
+        return bool(self._late)
+
+    def go_on(self, newest: int, time: float | None) -> None:
+        """Takes lines that follow one another, up to one."""
+        self.newest, self._time, self.is_another_run = newest, time, False
 
     def follow(self, one: StepLine) -> tuple[StepLine, ...]:
         """Returns the lines that go on, up to this one: none where it is late."""
@@ -146,6 +184,60 @@ class StepLines:
         elif not self._is_of_another(line.text):
             others = tuple(one for one in found.readings if one.signal.partition(" ")[2] not in parts)
             self._follow(self._number(line, parts, others))
+
+    @staticmethod
+    def may_be_steady(shape: str, parts: Collection[str], begin: int) -> bool:
+        """Returns whether lines of a shape that say some parts of a step may be taken together.
+
+        Args:
+            shape: that of the lines.
+            parts: what they say.
+            begin: where that begins in the shape.
+        """
+        has_seconds = "duration" in parts or ("rate" in parts and "number" in parts)
+        has_seconds = has_seconds and ("number" in parts or "epoch" not in parts)
+        is_other = RANK.search(shape) or NO_TRAINING.search(shape, max(begin - BEFORE, 0), begin)
+        return has_seconds and STEADY_PARTS.issuperset(parts) and not is_other
+
+    def count_steady(self, rows: StepRows) -> int:
+        """Returns how many of the first steps simply go on at the usual interval: `read_steady` takes them together."""
+        newest = self._newest
+        if newest is None or not self._is_steady(newest) or not len(rows.times):
+            return 0
+        is_next = np.diff(self._numbers(rows), prepend=newest) == self._usual
+        # Either all lines have a time, or none has.
+        is_later = np.diff(rows.times, prepend=self.steps.time) >= 0 if self.steps.has_stamps else np.isnan(rows.times)
+        ends = np.flatnonzero(~(is_next & is_later & (rows.seconds > 0)))
+        return int(ends[0]) if len(ends) else len(rows.times)
+
+    def _is_steady(self, newest: int) -> bool:
+        """Returns whether the newest step followed the one before it, and nothing else was meanwhile."""
+        steps, order = self.steps, self._order
+        is_same = steps.step == newest == order.newest and not order.is_waiting and (self._evaluated or 0) <= newest
+        return is_same and self._usual > 0 and steps.is_steady
+
+    def _numbers(self, rows: StepRows) -> F64:
+        """Returns [step] the numbers since the job began; NaN where another epoch is."""
+        if rows.numbers is None:
+            return self._order.newest + np.arange(1.0, len(rows.times) + 1)
+        if rows.epochs is None:
+            return rows.numbers if self._epoch < 0 else np.full(len(rows.numbers), np.nan)
+        numbers = rows.numbers + (self._base if rows.lengths is None else rows.epochs * rows.lengths)
+        return np.where((rows.epochs == self._epoch) & (rows.epochs >= 0), numbers, np.nan)
+
+    def read_steady(self, rows: StepRows, signals: Iterable[str]) -> F64:
+        """Adds steps that `count_steady` counted; `signals` are those of other numbers of theirs.
+
+        Returns:
+            [step] the times of the steps, in seconds since 1970.
+        """
+        newest = int(self._numbers(rows)[-1])
+        times = self.steps.add_steady(rows.times, rows.seconds, rows.samples, newest, self._usual)
+        if self.steps.has_stamps:
+            self._has_fractions = self._has_fractions or bool((times % 1 != 0).any())
+        self._order.go_on(newest, float(times[-1]) if self.steps.has_stamps else None)
+        self._newest, self._newest_seconds, self._given = newest, float(rows.seconds[-1]), set(signals)
+        return times
 
     def read_other(self, line: LogLine) -> None:
         """Looks for an evaluation in a line that the format does not have."""

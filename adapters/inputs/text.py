@@ -4,10 +4,13 @@ The format of a file is the one that has the most lines at its begin; the label 
 Formats with a `kind` of their own are read as inputs of that kind, such as `step-log`, in the same way.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import BinaryIO
+
+import numpy as np
 
 from skewscope.adapters.formats.bounded_json import count_parts
 from skewscope.adapters.formats.bounds import PARTS
@@ -19,17 +22,19 @@ from skewscope.adapters.inputs.file_origin import OWN_TIME, find_node, find_serv
 from skewscope.adapters.inputs.guessed_format import Guess, guess_format
 from skewscope.adapters.inputs.known_formats import CLOCK_PARTS, KIND, known_formats
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
-from skewscope.adapters.inputs.line_selection import LineSelection, SelectedLines
+from skewscope.adapters.inputs.line_selection import MIN_TRACED, LineSelection, SelectedLines
+from skewscope.adapters.inputs.line_stretches import StretchColumns
 from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, metric_of
 from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.request_lines import RequestLines
 from skewscope.adapters.inputs.request_rows import RequestCollector
 from skewscope.adapters.inputs.step_lines import EVALUATION_MARK, StepLines
 from skewscope.adapters.inputs.text_times import LineTimes
+from skewscope.adapters.inputs.traced_lines import ShapeTrace
 from skewscope.adapters.inputs.training_steps import LogLine, StepReader, find_job
 from skewscope.adapters.mapping.entities import DEVICE_LABELS, ENTITY_KINDS
 from skewscope.kb.known_events import known_events
-from skewscope.kb.line_reading import NO_LABELS, LineReader, LineReadings, Reading, list_lines
+from skewscope.kb.line_reading import NO_LABELS, STEP_PREFIX, LineReader, LineReadings, Reading, list_lines
 from skewscope.kb.loader import cache_by_catalogue, catalogue
 from skewscope.kb.model import EVENT_PREFIX, Format
 from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
@@ -117,6 +122,22 @@ def _is_of_port(signal: str) -> bool:
 
 
 @dataclass
+class _Block:
+    """Lines that follow one another."""
+
+    numbers: Sequence[int]
+    """[line] in the file."""
+    texts: Sequence[str]
+    selected: SelectedLines
+    last: int = -1
+    """Place of the last line that was read."""
+    telling: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.telling = frozenset(self.selected.telling)
+
+
+@dataclass
 class TextReader:
     """Reads the lines of one file."""
 
@@ -143,7 +164,7 @@ class TextReader:
         """Whether lines say the time since the job began."""
         self._messages = MessageReader(self.file, self.labels, self.times)
         also = (EVALUATION_MARK,) if self._steps else ()
-        self._selection = LineSelection(self._messages, self._lines, also)
+        self._selection = LineSelection(self._messages, self._lines, self._is_together, also)
         self._sums: dict[tuple[str, tuple[tuple[str, str], ...], float], float] = {}
         self._counted: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[float, float]] = {}
         self._metrics: dict[str, str] = {}
@@ -172,30 +193,92 @@ class TextReader:
     def read_lines(self, numbers: Sequence[int], lines: Sequence[str]) -> None:
         """Adds what lines that follow one another say; `numbers` are theirs in the file."""
         texts = [unwrap_record(line) for line in lines]
-        selected = self._selection.select(texts)
-        messages, last = set(selected.telling), -1
-        for place in sorted(messages.union(selected.giving)):
-            text, number = texts[place], numbers[place]
+        block = _Block(numbers, texts, self._selection.select(texts))
+        for stretch in block.selected.list_stretches():
+            if stretch.is_traced and len(stretch.places) >= MIN_TRACED:
+                # The first one says what of the format holds before the others.
+                self._read_each(block, stretch.places[:1])
+                self._read_together(block, stretch.places[1:])
+            else:
+                self._read_each(block, stretch.places)
+        self._find_earlier(block, len(texts))
+        self._last_line = numbers[-1] if numbers else self._last_line
+
+    def _is_together(self, shape: str, trace: ShapeTrace) -> bool:
+        """Returns whether lines of a shape, each of which says its time, may be read together."""
+        parts = [number.signal[len(STEP_PREFIX) :] for line in trace.lines for number in line.numbers if number.is_part]
+        is_simple = self.collector is None and not (self._lines and self._lines.counted) and not self._has_clock
+        is_read = is_simple and not self.times.interval and not (self.format and self.format.document)
+        if not self._steps or not parts:
+            return is_read and not parts and trace.stamp is not None and re.search(EVALUATION_MARK, shape) is None
+        return is_read and len(trace.lines) == 1 and StepLines.may_be_steady(shape, parts, trace.lines[0].begin)
+
+    def _read_each(self, block: "_Block", places: Sequence[int]) -> None:
+        """Reads lines one by one."""
+        for place in places:
+            text, number = block.texts[place], block.numbers[place]
             time = self._find_time(text)
             if time is None:
-                self._find_earlier(texts, range(last + 1, place), selected)
+                self._find_earlier(block, place)
             elif self._steps:
                 self._steps.steps.stamp = time
             self._read_line(LogLine(number, text, time))
-            if place in messages:
+            if place in block.telling:
                 self._messages.read_line(number, text, self._lines.labels if self._lines else NO_LABELS)
-            last = place
-        self._find_earlier(texts, range(last + 1, len(texts)), selected)
-        self._last_line = numbers[-1] if numbers else self._last_line
+            block.last = place
+
+    def _read_together(self, block: "_Block", places: Sequence[int]) -> None:
+        """Reads lines of which it is known what each gives, but one by one where that does not hold."""
+        shaped, selected = block.selected.shaped, block.selected
+        assert shaped is not None
+        columns = StretchColumns(shaped, selected.traces, places, self.times)
+        if not columns.is_dated and any(map(selected.may_date, range(block.last + 1, places[-1] + 1))):
+            self._read_each(block, places)
+            return
+        begin = 0
+        while begin < len(places):
+            end = self._find_even_end(columns, begin)
+            if end - begin < MIN_TRACED:
+                end = min(begin + MIN_TRACED, len(places))
+                self._read_each(block, places[begin:end])
+            else:
+                self._add_columns(columns, begin, end)
+                block.last = places[end - 1]
+            begin = end
+
+    def _find_even_end(self, columns: StretchColumns, begin: int) -> int:
+        """Returns the end of the lines from a position on that may be added together."""
+        damaged = np.flatnonzero(~columns.is_valid[begin:])
+        end = begin + int(damaged[0]) if len(damaged) else len(columns.places)
+        if self._steps:
+            rows, positions = columns.rows(begin)
+            count = self._steps.count_steady(rows)
+            end = min(end, int(positions[count])) if count < len(positions) else end
+        return end
+
+    def _add_columns(self, columns: StretchColumns, begin: int, end: int) -> None:
+        held = self._lines.labels if self._lines else NO_LABELS
+        if self._steps:
+            rows, positions = columns.rows(begin)
+            if count := int(np.searchsorted(positions, end)):
+                columns.times[positions[:count]] = self._steps.read_steady(rows.first(count), columns.signals)
+            if not count or positions[count - 1] < end - 1:
+                self._steps.steps.stamp = float(columns.times[end - 1])
+        for one in columns.list_series(begin, end):
+            labels = self._place_labels(one.signal, {**held, **one.labels})
+            self._collector.add_many(self._metric(one.signal), labels, one.times, one.values)
+        columns.take_newest(end - 1, self.times)
+        if self._lines:
+            self._lines.note_better()
 
     def _find_time(self, text: str) -> float | None:
         """Returns the time that a line begins with; the times of a document are values like any other."""
         return None if self.format and self.format.document else self.times.find(text)
 
-    def _find_earlier(self, texts: Sequence[str], places: range, selected: SelectedLines) -> None:
-        """Takes the newest time of lines that say nothing else."""
-        for place in reversed(places):
-            if selected.may_date(place) and (time := self._find_time(texts[place])) is not None:
+    def _find_earlier(self, block: "_Block", end: int) -> None:
+        """Takes the newest time of lines that say nothing else, since the last one that was read."""
+        for place in range(end - 1, block.last, -1):
+            if block.selected.may_date(place) and (time := self._find_time(block.texts[place])) is not None:
                 if self._steps:
                     self._steps.steps.stamp = time
                 return
@@ -261,12 +344,17 @@ class TextReader:
             return False
         return not CLOCK_PARTS & parts.keys() or (text.startswith("{") and not text.endswith("}"))
 
-    def _add(self, one: Reading, time: float, line: LogLine) -> None:
-        labels = {**self._place, **one.labels} if one.labels else self._place
+    def _place_labels(self, signal: str, own: Mapping[str, str]) -> Mapping[str, str]:
+        """Returns the labels of a number: its own, and what the file is of."""
+        labels: Mapping[str, str] = {**self._place, **own} if own else self._place
         if "pod" in labels and not labels.keys() & {"node", "instance", "replica"}:
             labels = {**labels, "instance": labels["pod"]}
-        if _is_of_port(one.signal) and not labels.keys() & {*DEVICE_LABELS, "switch_port"}:
+        if _is_of_port(signal) and not labels.keys() & {*DEVICE_LABELS, "switch_port"}:
             labels = {**labels, "device": parse_dump_name(self.file).device or UNNAMED_DEVICE}
+        return labels
+
+    def _add(self, one: Reading, time: float, line: LogLine) -> None:
+        labels = self._place_labels(one.signal, one.labels)
         if one.signal.startswith(EVENT_PREFIX):
             if not one.value:
                 return

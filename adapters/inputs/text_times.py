@@ -4,8 +4,13 @@ import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from skewscope.adapters.formats.line_shapes import DigitRuns
 from skewscope.adapters.formats.log_times import ASSUMED_YEAR, SHORT_STAMP, DayTimes, ShortDates, find_stamp
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
+from skewscope.adapters.inputs.stamp_traces import StampTrace
+from skewscope.engine.model.arrays import F64
 
 MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 CTIME = re.compile(
@@ -38,7 +43,7 @@ def find_short_day(text: str) -> tuple[int, int] | None:
 
 def may_have_time(shape: str) -> bool:
     """Returns whether a line of a shape (`mask_digits`) may have a time that `LineTimes` finds."""
-    return SHAPE.search(shape) is not None
+    return not shape.startswith("{") and SHAPE.search(shape) is not None
 
 
 def has_year(text: str) -> bool:
@@ -119,6 +124,21 @@ class LineTimes:
                 self.now, self.is_dated = time, True
                 return time
         return None
+
+    def find_many(self, stamp: StampTrace, runs: DigitRuns) -> F64:
+        """Returns [line] the times of lines of one shape, as `find` would; NaN where each must be looked at.
+
+        `accept` takes the last one.
+        """
+        is_same_year = stamp.has_year or self._dates.is_within_year(stamp.months(runs))
+        if self._finders[0] != self._dates.find or not is_same_year:
+            return np.full(len(runs.starts), np.nan)
+        return stamp.times(runs, self._dates.year or ASSUMED_YEAR, self._dates.offset)
+
+    def accept(self, time: float, stamp: StampTrace, month: int) -> None:
+        """Goes on from the last one of many lines."""
+        self.now, self.is_dated = time, True
+        self._dates.go_on(month, has_year=stamp.has_year)
 
     def set(self, kind: str, text: str) -> float:
         """Takes the time that a format says a part of a line is; returns that of the line."""

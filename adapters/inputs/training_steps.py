@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, Protocol
 
+import numpy as np
+
 from skewscope.adapters.formats.log_lines import file_stem, read_lines
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
 from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
+from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
 STEP_DURATION = "skewscope_step_duration"
@@ -111,6 +114,35 @@ class StepReader:
         self._add(STEP_DURATION, seconds, line)
         if samples:
             self._add(SAMPLE_RATE, samples / seconds, line)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether all steps so far have the times of their lines, or none has, and nothing is known of the next one."""
+        is_timed = self.has_stamps or self.stamp is None
+        return is_timed and self._guessed_since is None and not self.missing and not self.is_evaluating
+
+    def add_steady(self, times: F64, seconds: F64, samples: F64 | None, newest: int, passed: int) -> F64:
+        """Adds steps that follow one another, as `add_step` does each.
+
+        Args:
+            times: [step] seconds since 1970, none before that of the newest step; NaN where lines have none.
+            seconds: [step] that each took.
+            samples: [step] samples in each of them.
+            newest: number of the last one.
+            passed: steps from each one to the next.
+
+        Returns:
+            [step] seconds since 1970.
+        """
+        if not self.has_stamps:
+            times, self._has_guesses = np.add.accumulate(np.append(self.time, seconds * passed))[1:], True
+        labels = {"group": self.group}
+        self.collector.add_many(STEP_DURATION, labels, times, seconds)
+        if samples is not None:
+            has_some = np.isfinite(samples) & (samples != 0)
+            self.collector.add_many(SAMPLE_RATE, labels, times[has_some], (samples / seconds)[has_some])
+        self.time, self.step, self.stamp = float(times[-1]), newest, None
+        return times
 
     def note_evaluation(self, line: LogLine, *, is_last: bool = False) -> None:
         """Says that the job evaluates at a line with a time, the last one or not, and has done so since its step."""
