@@ -39,7 +39,7 @@ from skewscope.adapters.discovery.living_topology import DrawnTopology, LivingTo
 from skewscope.adapters.discovery.sightings import see_series
 from skewscope.adapters.formats.topology_text import format_topology
 from skewscope.adapters.mapping.names import MetricResolver
-from skewscope.adapters.notify.base import NotificationScope
+from skewscope.adapters.notify.base import NotificationScope, PicturedNotifier
 from skewscope.adapters.notify.dispatcher import Dispatcher, is_event_notifier
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.blocking_calls import WORK
@@ -49,8 +49,10 @@ from skewscope.adapters.runtime.tasks import record_failure, start_job, wait_for
 from skewscope.adapters.sources import SourceContext, source_kinds
 from skewscope.adapters.sources.common.base import SourceBatch
 from skewscope.adapters.sources.common.supervisor import SourceStatus, SourceSupervisor
+from skewscope.adapters.view.member_history import MemberHistory, PictureRenderer
 from skewscope.engine.actions.action import Action
 from skewscope.engine.engine import TICK_S
+from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.loader import catalogue, installed_catalogue, use_catalogue
 from skewscope.kb.model import Catalogue
@@ -114,6 +116,8 @@ class Controller:
     """Number of agents at the last write of the registry."""
     discovery: TopologyFollower | None = None
     """Follows who there is, where that is discovered."""
+    pictures: PictureRenderer | None = None
+    """Draws incidents as text for chats; None where nothing does."""
 
     def __post_init__(self) -> None:
         if self.config.knowledge is not None:
@@ -142,6 +146,7 @@ class Controller:
         self._action_store = self._create_action_store()
         self.actions = self._create_actions()
         self.view_publisher = ViewPublisher()
+        self.members = MemberHistory()
         self._pool = ThreadPoolExecutor(1, "engine")
         self._stack = ExitStack()
         self._pipeline: TickPipeline | None = None
@@ -485,6 +490,7 @@ class Controller:
                 carried,
                 self._create_recorder(),
                 self.view_publisher,
+                self.members,
                 self.config.store_retention,
             ),
             topology=self.config.topology,
@@ -560,8 +566,15 @@ class Controller:
             self._replace_outbox, {notifier.name: notifier.scope for notifier in found if is_event_notifier(notifier)}
         )
         for notifier in found:
+            if isinstance(notifier, PicturedNotifier):
+                notifier.draw = self._draw_members
             if notifier.name not in going:
                 self.dispatcher.start(notifier)
+
+    def _draw_members(self, incident: Incident) -> str:
+        """Returns the members beside an incident over time as text, '' where they do not differ or are not known."""
+        view = self.members.view()
+        return self.pictures.picture_text(incident, view) if self.pictures is not None and view is not None else ""
 
     def _replace_outbox(self, scopes: Mapping[str, NotificationScope]) -> None:
         assert self._pipeline is not None

@@ -18,6 +18,8 @@ from skewscope.adapters.controller.auth import AccessControl, DeniedError
 from skewscope.adapters.controller.browser_sessions import format_cookie
 from skewscope.adapters.controller.html_forms import PAGE_HEADERS, form_page, paragraph, read_form
 from skewscope.adapters.controller.http_helpers import BadBodyError
+from skewscope.adapters.view.member_history import PictureRenderer
+from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.actions.action import Action
 from skewscope.engine.model.incident import Incident, parse_incident
 from skewscope.engine.model.topology import Topology
@@ -48,9 +50,11 @@ class IncidentPageData:
     """Id of the silence of each silenced incident."""
     actions: tuple[Action, ...] = ()
     """What was done about the incident."""
+    members: ViewSnapshot | None = None
+    """All series at the last moments; None where they are not kept."""
 
 
-class PageRenderer(Protocol):
+class PageRenderer(PictureRenderer, Protocol):
     """Renders pages as HTML."""
 
     def render_incident(self, id_: str, data: IncidentPageData) -> str:
@@ -109,7 +113,8 @@ def _collect(context: "ApiContext") -> IncidentPageData:
     if known is None:
         return IncidentPageData(context.controller.clock.now(), topology, ())
     shot = known.snapshot
-    return IncidentPageData(shot.time, topology, shot.incidents, tuple(shot.missing), shot.silenced)
+    members = context.controller.members.view()
+    return IncidentPageData(shot.time, topology, shot.incidents, tuple(shot.missing), shot.silenced, members=members)
 
 
 def _restore(stored: Mapping[str, Any]) -> Incident:

@@ -46,6 +46,7 @@ async def _serve(path: Path, pages: PageRenderer | None) -> None:
     settings = config.read_at_start(path)
     with open_socket(settings.listen) as handshake:
         controller = create_controller(settings)
+        controller.pictures = pages
         await controller.start()
         app = ControllerApp(controller, pages)
         web = create_server(app, settings.tls)

@@ -32,6 +32,7 @@ from skewscope.adapters.notify.open_reports import BelievedOpen, OpenReport, Pla
 from skewscope.adapters.notify.outbox import Outbox
 from skewscope.adapters.runtime.runtime import Runtime, Snapshot, Span
 from skewscope.adapters.sources.common.base import SourceBatch
+from skewscope.adapters.view.member_history import MemberHistory
 from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.advice.advice import ContextFact
 from skewscope.engine.engine import SampleCounts
@@ -102,6 +103,8 @@ class TickPipeline:
     restored: RestoredIncidents
     recorder: Recorder | None = None
     view_publisher: ViewPublisher = field(default_factory=ViewPublisher)
+    members: MemberHistory = field(default_factory=MemberHistory)
+    """What pictures of members over time are drawn from."""
     retention: float = 0.0
     """Seconds that resolved incidents are kept in the store; 0 for ever."""
     topology: Topology = field(default_factory=Topology)
@@ -182,6 +185,7 @@ class TickPipeline:
         taken = {id_: who for id_, who in self.acknowledged.items() if id_ in ids}
         snapshot = replace(snapshot, silenced=hidden, acknowledged=taken, missing=missing, unplaced=unused)
         self.view_publisher.update(self.runtime.engine, snapshot, t)
+        self.members.update(self.runtime.engine, snapshot)
         self._save_progress(t)
         self._clean_up(t)
         self._prune()

@@ -181,7 +181,7 @@ class FleetController(Controller):
         runtime = cast("Runtime", self._fleet)  # it has the methods that a tick calls
         carried = RestoredIncidents.from_incidents(store.open_incidents(), store.waits())
         return FleetPipeline(
-            *(runtime, Batcher(), store, carried, None, self.view_publisher, self.config.store_retention),
+            *(runtime, Batcher(), store, carried, None, self.view_publisher, self.members, self.config.store_retention),
             topology=self.config.topology,
             silences=store.silences(),
             fleet=self._fleet,

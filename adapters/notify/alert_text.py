@@ -4,7 +4,7 @@ All names are those of the catalogue, all commands have the names of the inciden
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -34,6 +34,8 @@ class AlertContext:
     topology: Topology
     link: str = ""
     """Base URL of the controller, '' for no links."""
+    draw: Callable[[Incident], str] | None = None
+    """Draws the members beside an incident as text; None for texts without pictures."""
 
     def name(self, id_: str) -> str:
         """Returns the name of a condition or symptom, or its id if it is unknown."""
@@ -68,6 +70,7 @@ def alert_body(one: Incident, context: AlertContext) -> str:
     """Returns since when and at what cost, what to do with its undo and its test, what else it may be, and the link."""
     blocks = (
         _facts(one, context),
+        context.draw(one).splitlines() if context.draw else (),
         _step_lines(context.steps(one), describe_normal(one, context.catalogue)),
         _alternative_lines(one, context),
         (context.url(one) or f"Incident {one.id}.",),

@@ -4,9 +4,9 @@ A notifier knows nothing of the engine or of other notifiers. Errors that it rai
 retried; they never reach the caller of the dispatcher.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from skewscope.engine.model.incident import SEVERITIES, Incident
 
@@ -138,6 +138,14 @@ class NotifierSettings(Protocol):
     def scope(self) -> NotificationScope:
         """The incidents that the entry selects."""
         ...
+
+
+@runtime_checkable
+class PicturedNotifier(Protocol):
+    """A notifier whose texts have a picture of the members beside an incident."""
+
+    draw: Callable[[Incident], str]
+    """Returns the picture as text, '' for none."""
 
 
 class ConfiguredNotifier:

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import logging
 from asyncio import Future, get_running_loop
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from skewscope.adapters.notify.base import (
 )
 from skewscope.adapters.notify.settings import SCOPE_FIELDS, SYMPTOM_FIELDS, read_link, read_scope
 from skewscope.adapters.runtime.tasks import start_thread
+from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.loader import catalogue
@@ -98,12 +100,18 @@ def build(settings: ChatSettings, topology: Topology) -> tuple["ChatNotifier", .
     )
 
 
+def _draw_nothing(_incident: Incident) -> str:
+    return ""
+
+
 @dataclass
 class ChatNotifier(ConfiguredNotifier):
     """Sends messages to one URL through Apprise, in a thread of its own."""
 
     settings: ChatSettings
     topology: Topology
+    draw: Callable[[Incident], str] = _draw_nothing
+    """Draws the members beside an incident over time as text; '' for no picture."""
     _sent_times: list[float] = field(default_factory=list)
     """Times of messages sent within the last hour."""
     _held_count: int = 0
@@ -129,7 +137,8 @@ class ChatNotifier(ConfiguredNotifier):
         if len(self._sent_times) >= self.settings.per_hour:
             self._held_count += 1
             return
-        title, body = build_message(notification, AlertContext(catalogue(), self.topology, self.settings.link))
+        context = AlertContext(catalogue(), self.topology, self.settings.link, self.draw)
+        title, body = build_message(notification, context)
         if self._held_count:
             limit = self.settings.per_hour
             body += f"\n{self._held_count} messages before this one were held back: more than {limit} an hour."

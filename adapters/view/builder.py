@@ -272,6 +272,8 @@ class ViewHistory:
     """Why no new snapshots arrive; '' while they do."""
     exporter: RecordingExporter | None = None
     """Writes a part of the input as a recording; None where there is no input to write."""
+    max_cells: int = MAX_CELLS
+    """Values that are kept at most."""
     _snapshots: list[ViewSnapshot] = field(default_factory=list)
     _frames: list[ViewFrame] = field(default_factory=list)
     _stride: int = 1
@@ -284,7 +286,7 @@ class ViewHistory:
             return
         self._frames.append(frame)
         self._snapshots.append(snapshot)
-        if len(self._frames) * max(len(frame.value), 1) > MAX_CELLS:
+        if len(self._frames) * max(len(frame.value), 1) > self.max_cells:
             self._thin()
 
     def _thin(self) -> None:

@@ -16,6 +16,7 @@ from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.actions.action import Action
 from skewscope.engine.advice.command_values import fill_commands
 from skewscope.engine.advice.incident_words import format_location
+from skewscope.engine.advice.steps import advised_steps
 from skewscope.engine.model.incident import Incident, IncidentEvidence
 from skewscope.tui.render import detail, evidence_series, incident_table, text, units
 from skewscope.tui.render.actions import format_measurement
@@ -200,10 +201,12 @@ def to_html_lines(lines: Iterable[Line]) -> str:
 
 def _members_picture(incident: Incident, data: HtmlReportData, node_lookup: NodeLookup) -> str:
     """Returns the members beside an incident over time, '' where no signal shows a difference."""
+    stops = find_rank_stops(incident, data.snapshot, node_lookup)
+    if stops and stops.is_uneven:
+        return f"<pre>{to_html_lines(stop_lines(stops, STOP_COLUMNS))}</pre>"
     picture = members_over_time(incident, data.snapshot, node_lookup)
     if picture is None:
-        stops = find_rank_stops(incident, data.snapshot, node_lookup)
-        return f"<pre>{to_html_lines(stop_lines(stops, STOP_COLUMNS))}</pre>" if stops and stops.is_uneven else ""
+        return ""
     legend = f"<p class=dim>{to_html(picture.legend)}<br>{to_html(picture.moments)}</p>"
     return f"<figure><h3>{to_html(picture.title)}</h3>{legend}{picture_svg(picture)}</figure>"
 
@@ -239,8 +242,8 @@ def _advice_section(incident: Incident, data: HtmlReportData) -> str:
     """Returns each advised mitigation with its effect, risk, way back and check, and its commands ready to copy."""
     out = []
     names = replace(data.names, topology=data.snapshot.topology)
-    for advice in incident.mitigations:
-        known = names.catalogue.mitigations.get(advice.id)
+    for step in advised_steps(incident, names.catalogue, names.topology):
+        advice, known = step.advice, step.mitigation
         if known is not None:
             recipe = "".join(f"<li>{_spans_html(one)}" for one in detail.recipe_lines(known))
             filled = commands_html(known, fill_commands(known, incident, names.topology))

@@ -1,11 +1,14 @@
 """Pages of a controller's incidents for browsers, made of the parts of the HTML report. Pure."""
 
+from dataclasses import replace
+
 from skewscope.adapters.controller.incident_pages import IncidentPageData
 from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.model.incident import Incident
 from skewscope.kb.loader import catalogue
 from skewscope.tui.render import incident_table, report, units
 from skewscope.tui.render.detail import DisplayNames
+from skewscope.tui.render.evidence_reading import series_reader
 from skewscope.tui.render.html_report import (
     HtmlReportData,
     incident_section,
@@ -15,10 +18,13 @@ from skewscope.tui.render.html_report import (
     render_page,
     to_html,
 )
+from skewscope.tui.render.incident_screen import draw_members
 from skewscope.tui.render.node_lookup import NodeLookup
-from skewscope.tui.render.text import line
+from skewscope.tui.render.text import line, to_plain_text
 
 INCIDENTS = "/incidents/"
+CHAT_COLUMNS, CHAT_ROWS = 60, 8
+"""Size of a picture in a chat."""
 MAX_LISTED = 500
 """Incidents that the overview lists."""
 
@@ -35,6 +41,11 @@ class HtmlPages:
         body = [back, silenced, incident_section(incident, page, NodeLookup(data.topology)), _relations(incident, page)]
         return render_page(page_title(incident, page.names), body, page.provenance)
 
+    def picture_text(self, incident: Incident, members: ViewSnapshot) -> str:
+        """Returns the members beside an incident over time as a small text, '' where they do not differ."""
+        lines = draw_members(incident, members, NodeLookup(members.topology), (CHAT_COLUMNS, CHAT_ROWS))
+        return to_plain_text([each for each in lines if each]).rstrip()
+
     def render_overview(self, data: IncidentPageData) -> str:
         """Returns the page of all incidents, root causes first."""
         page = _report_data(data)
@@ -49,7 +60,10 @@ class HtmlPages:
 
 def _report_data(data: IncidentPageData) -> HtmlReportData:
     names = DisplayNames(catalogue(), data.incidents, topology=data.topology)
-    view = ViewSnapshot(data.time, data.time, data.time, data.topology, data.incidents)
+    view = data.members or ViewSnapshot(data.time, data.time, data.time, data.topology)
+    view = replace(view, time=data.time, topology=data.topology, incidents=data.incidents)
+    if data.members is not None:
+        names = replace(names, read_series=series_reader(view, NodeLookup(data.topology)))
     made = f"as of {units.format_datetime(data.time)}"
     return HtmlReportData(
         "controller", view, names, line(""), "", data.missing, actions=data.actions, provenance=made, link=INCIDENTS

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
+from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.model.incident import Incident, IncidentEvidence
 from skewscope.tui.render import detail, drilldown, incident_layout
-from skewscope.tui.render.cell_picture import picture_lines
+from skewscope.tui.render.cell_picture import CellPicture, picture_lines
 from skewscope.tui.render.detail import Section
 from skewscope.tui.render.evidence_value import SeriesReading
 from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.members_over_time import members_over_time
-from skewscope.tui.render.rank_stops import MAX_GROUPS, RankStops, find_rank_stops, stop_lines
+from skewscope.tui.render.node_lookup import NodeLookup
+from skewscope.tui.render.rank_stops import MAX_GROUPS, find_rank_stops, stop_lines
 from skewscope.tui.render.status import join_columns
 from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
 
@@ -25,6 +26,43 @@ MIN_TEXT_ROWS = 7
 TALL_ROWS = 24
 
 
+def draw_members(
+    incident: Incident, snapshot: ViewSnapshot, node_lookup: NodeLookup, size: tuple[int, int], most: int = MANY_MEMBERS
+) -> list[Line]:
+    """Returns where its ranks stopped, or its members over time, as many as fit in a size; [] if none do or differ.
+
+    Args:
+        incident: the incident.
+        snapshot: the series.
+        node_lookup: the nodes of entities.
+        size: columns and lines.
+        most: members that a picture shows at most.
+    """
+    columns, room = size
+    stops = find_rank_stops(incident, snapshot, node_lookup)
+    if stops and stops.is_uneven:
+        drawn = (stop_lines(stops, columns, groups) for groups in range(MAX_GROUPS, 0, -1))
+        return next((lines for lines in drawn if len(lines) <= room), [])
+    for count in range(min(most, room - 2), 1, -1):
+        picture = members_over_time(incident, snapshot, node_lookup, most=count)
+        if picture is None:
+            return []
+        if lines := _fit_picture(picture, columns, room):
+            return lines
+    return []
+
+
+def _fit_picture(picture: CellPicture, columns: int, room: int) -> list[Line]:
+    """Returns a picture in at most `room` lines, if need be without its legend; [] if it does not fit."""
+    if len(picture.labels) + 2 > room:
+        return []
+    whole = [(), *picture_lines(picture, columns)]
+    if len(whole) <= room:
+        return whole
+    short = picture_lines(replace(picture, legend=""), columns)[: len(picture.labels) + 2]
+    return short if len(short) <= room else []
+
+
 @dataclass(frozen=True)
 class IncidentScreen:
     """The parts of an incident on a screen."""
@@ -33,31 +71,10 @@ class IncidentScreen:
     most: int = MANY_MEMBERS
     """Members that a picture shows at most."""
 
-    @cached_property
-    def stops(self) -> RankStops | None:
-        """Where the ranks stopped, None where nobody is behind."""
-        context = self.context
-        stops = find_rank_stops(context.incident, context.snapshot, context.node_lookup)
-        return stops if stops and stops.is_uneven else None
-
     def draw(self, columns: int, room: int) -> list[Line]:
-        """Returns where the ranks stopped, or its members over time, as many as fit in `room` lines; [] if none do."""
-        if self.stops is not None:
-            drawn = (stop_lines(self.stops, columns, most) for most in range(MAX_GROUPS, 0, -1))
-            return next((lines for lines in drawn if len(lines) <= room), [])
-        return next(filter(None, (self._draw_members(most, columns, room) for most in range(self.most, 1, -1))), [])
-
-    def _draw_members(self, most: int, columns: int, room: int) -> list[Line]:
-        """Returns a picture in at most `room` lines, if need be without its legend; [] if it does not fit."""
+        """Returns where its ranks stopped, or its members over time, as many as fit in `room` lines; [] if none do."""
         context = self.context
-        picture = members_over_time(context.incident, context.snapshot, context.node_lookup, most=most)
-        if picture is None or len(picture.labels) + 2 > room:
-            return []
-        whole = [(), *picture_lines(picture, columns)]
-        if len(whole) <= room:
-            return whole
-        short = picture_lines(replace(picture, legend=""), columns)[: len(picture.labels) + 2]
-        return short if len(short) <= room else []
+        return draw_members(context.incident, context.snapshot, context.node_lookup, (columns, room), self.most)
 
     @property
     def sections(self) -> tuple[Section, ...]:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
@@ -15,6 +16,8 @@ from skewscope.adapters.controller.controller import Controller
 from skewscope.adapters.controller.incident_pages import IncidentPageData
 from skewscope.adapters.controller.protocol import CONNECTION_KEY
 from skewscope.adapters.controller.server import ControllerApp
+from skewscope.adapters.notify.alert_text import AlertContext, alert_body
+from skewscope.kb.loader import catalogue
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.html_report import HtmlReportData, render_html
 from skewscope.tui.render.incident_pages import HtmlPages
@@ -249,3 +252,26 @@ def test_axe_finds_no_problem_and_nothing_scrolls_sideways(scheme, size, tmp_pat
             assert not [(one["id"], one["nodes"][0]["html"]) for one in found], name
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
         browser.close()
+
+
+def members():
+    history = film()
+    return history.snapshot(len(history.times()) - 1)
+
+
+def test_a_page_draws_the_members_beside_an_incident():
+    view = members()
+    data = IncidentPageData(view.time, view.topology, INCIDENTS)
+    assert "<svg" not in HtmlPages().render_incident(samples.ROOT.id, data)
+    page = HtmlPages().render_incident(samples.ROOT.id, replace(data, members=view))
+    assert "wire.onset_lag at" in page
+    assert "<svg" in page
+
+
+def test_a_chat_has_the_same_picture_as_a_small_text():
+    text = HtmlPages().picture_text(samples.ROOT, members())
+    assert any(line.startswith("▶ A n2") and "█" in line for line in text.splitlines())
+    assert len(text.splitlines()) <= 8
+    assert max(map(len, text.splitlines())) <= 60
+    context = AlertContext(catalogue(), samples.TOPOLOGY, draw=lambda _: text)
+    assert text.splitlines()[1] in alert_body(samples.ROOT, context)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from skewscope.adapters.inputs.recording import load, open_recording
-from skewscope.adapters.view import builder as history_module
 from skewscope.adapters.view.builder import ViewHistory, build_peer_sets, peer_statistics
 from skewscope.adapters.view.snapshot import RuleHealth, SeriesIndex, SeriesInfo, SignalView, ViewFrame, ViewSnapshot
 from skewscope.engine.model.topology import Topology
@@ -124,9 +123,8 @@ def scene(t):
     return ViewSnapshot(t, 0.0, 100.0, Topology())
 
 
-def test_a_long_film_is_thinned_and_a_live_one_forgets_its_beginning(monkeypatch):
-    monkeypatch.setattr(history_module, "MAX_CELLS", 20)
-    recorded, live = ViewHistory(), ViewHistory(live=True)
+def test_a_long_film_is_thinned_and_a_live_one_forgets_its_beginning():
+    recorded, live = ViewHistory(max_cells=20), ViewHistory(live=True, max_cells=20)
     for n in range(100):
         for each in (recorded, live):
             each.add(scene(float(n)), frame(float(n), [1.0, 2.0]))
