@@ -4,6 +4,8 @@ from skewscope.kb.model import Catalogue, CausalLink
 
 MAX_CAUSAL_STEPS = 3
 """Links of the causal graph from one observed condition to another."""
+TELEMETRY = "telemetry"
+"""The group of conditions that say of telemetry that it is missing or wrong, and nothing of work."""
 
 
 class CauseGraph:
@@ -12,6 +14,7 @@ class CauseGraph:
     def __init__(self, catalogue: Catalogue) -> None:
         self._effects_of: dict[str, set[str]] = {}
         self._sibling_links: set[tuple[str, str]] = set()
+        self._of_telemetry = frozenset(c.id for c in catalogue.conditions.values() if c.group == TELEMETRY)
         for condition in catalogue.conditions.values():
             for link in condition.effects:
                 self._add(condition.id, link.condition, link)
@@ -35,6 +38,10 @@ class CauseGraph:
                 found |= frontier
             self._reachable[condition] = frozenset(found - {condition})
         return self._reachable[condition]
+
+    def passing_effects(self, condition: str) -> frozenset[str]:
+        """Returns what a condition brings about until it is over: its effects, but for what is of telemetry alone."""
+        return self.effects(condition) - self._of_telemetry
 
     def reaches_siblings(self, cause: str, effect: str) -> bool:
         """Whether a cause on one replica of a pool has this effect on the other replicas."""

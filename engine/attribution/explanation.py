@@ -232,7 +232,7 @@ class Explainer:
         self, diagnoses: Collection[DiagnosisState], changes: Collection[SymptomState]
     ) -> Mapping[str, str]:
         """Returns by diagnosis the change of its pool that brings such a condition about until it is over."""
-        effects, found = self.causes.effects(COLD_START), {}
+        effects, found = self.causes.passing_effects(COLD_START), {}
         for change in changes:
             here = self._locate(change)
             for one in diagnoses:
