@@ -15,6 +15,7 @@ An incident keeps its explanation when it resolves.
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
@@ -247,13 +248,21 @@ class Explainer:
         Replicas of a pool share its load: what too much of it does to one, it does to others as long as it is there,
         and shows on them as other conditions soon after.
         """
-        of_load = [one for one in diagnoses if self.causes.is_of_load(one.condition)]
-        of_load.sort(key=lambda one: one.sort_key)
-        firsts = (
-            (one, next((first for first in of_load[:n] if self._shares_load(first, one)), None))
-            for n, one in enumerate(of_load)
+        of_load = sorted(
+            (one for one in diagnoses if self.causes.is_of_load(one.condition)), key=lambda one: one.sort_key
         )
-        return {one.id: first.id for one, first in firsts if first is not None}
+        # A root stays one among those of its condition.
+        alike = sorted(of_load, key=lambda one: (one.explanation is not None, one.sort_key))
+        order = {one.id: n for n, one in enumerate(alike)}
+        found = {}
+        for n, one in enumerate(of_load):
+            firsts = chain(
+                (first for first in alike[: order[one.id]] if first.condition == one.condition),
+                (first for first in of_load[:n] if first.condition != one.condition),
+            )
+            if first := next((first for first in firsts if self._shares_load(first, one)), None):
+                found[one.id] = first.id
+        return found
 
     def _shares_load(self, first: DiagnosisState, other: DiagnosisState) -> bool:
         if first.primary_entity == other.primary_entity:

@@ -97,7 +97,7 @@ class SymptomExplainer:
         return next((each.id for each in own if one.since >= each.since - CAUSE_BEFORE_S), "")
 
     def _find_explainable(self, entities: Iterable[Entity]) -> frozenset[str]:
-        """Returns the tokens of all places that a diagnosis may explain; a pool reaches its replicas."""
+        """Returns the tokens of all places that a diagnosis may explain: a pool reaches its replicas, all of them it."""
         found: set[str] = set()
         locality = self.tokens.locality
         for entity in entities:
@@ -107,7 +107,8 @@ class SymptomExplainer:
                 found |= locality.replicas_of([f"pool:{entity.name}"])
             elif entity.kind == "fleet":
                 found |= locality.replicas_of(f"pool:{pool.name}" for pool in locality.topology.pools)
-        return frozenset(found)
+        pools = {pool for entity in entities for pool in locality.location_of(entity).pools}
+        return frozenset(found | {pool for pool in pools if locality.replicas_of([pool]) <= found})
 
     def _find_siblings(self, entities: Iterable[Entity]) -> frozenset[str]:
         """Returns the tokens of the pools of some replicas, and of all replicas of these."""

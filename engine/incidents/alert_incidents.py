@@ -11,6 +11,7 @@ from skewscope.engine.incidents.lifecycle import IncidentLifecycle
 from skewscope.engine.incidents.result_cache import ResultCache
 from skewscope.engine.model.incident import SEVERITIES
 from skewscope.engine.model.locality import NODE_BOUND, Entity, LocalityIndex
+from skewscope.rules.entity_kinds import GROUP_LIKE
 
 MIN_ROTATING_MOVES = 2
 """Moves from which on a fault counts as one that rotates through its group; one may be chance."""
@@ -170,9 +171,15 @@ class AlertIncidents:
         """Returns the open incidents of one cluster: the first continues, the others are merged into it."""
         firing = any(alert.firing_rules for alert in alerts)
         known = [one for alert in alerts for one in self._by_primary_entity.get(alert.key, ())]
+        # Of replicas none brings about what the others have: the first one that was a root goes on.
+        is_of_pool = key[1].kind in GROUP_LIKE
         open_ = sorted(
             (one for one in known if one.is_open),
-            key=lambda one: (one.moves < MIN_ROTATING_MOVES, one.primary_entity != key[1], one.sort_key),
+            key=lambda one: (
+                one.moves < MIN_ROTATING_MOVES,
+                one.explanation is not None if is_of_pool else one.primary_entity != key[1],
+                one.sort_key,
+            ),
         )
         if not open_ and not firing:
             return []
@@ -185,7 +192,9 @@ class AlertIncidents:
         incident.merged_into = ""
         incident.cleared_at = math.inf if firing else max(alert.cleared_at for alert in alerts)
         incident.is_settled |= firing and t >= self.lifecycle.settles_at(incident)
-        self._update(t, incident, self.alerts.active[key], alerts)
+        own = self.alerts.active.get((incident.condition, incident.primary_entity))
+        stays = is_of_pool and own is not None and own in alerts and bool(own.firing_rules)
+        self._update(t, incident, own if own and stays else self.alerts.active[key], alerts)
         if t - incident.cleared_at >= self.lifecycle.hold_s(incident):
             self._resolve(t, incident)
         return [incident, *open_[1:]]

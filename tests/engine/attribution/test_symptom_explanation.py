@@ -12,7 +12,7 @@ from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import LocalityIndex
-from skewscope.engine.model.topology import Entity, Node, Topology
+from skewscope.engine.model.topology import Entity, Group, Node, Pool, Topology
 from skewscope.engine.symptoms.places import PlaceTokens
 from skewscope.kb.loader import catalogue
 from tests.support.incidents import track
@@ -52,3 +52,19 @@ def test_a_diagnosis_that_lasts_longer_than_its_root_explains_what_begins_after_
     effect = diagnosis("effect", 1.0, None, Explanation(root.id, "caused"))
     assert root_of_symptom(10.0, root, effect) == effect.id
     assert root_of_symptom(8.0, root, effect) == root.id
+
+
+@pytest.mark.parametrize(("members", "explains"), [("AB", True), ("A", False)])
+def test_a_fault_of_all_replicas_explains_what_their_pool_shows(members, explains):
+    nodes = (Node("n0"), Node("n1"))
+    groups = (Group("A", "tensor-parallel", ("n0",)), Group("B", "tensor-parallel", ("n1",)))
+    tokens = PlaceTokens(LocalityIndex(Topology(nodes, groups, (Pool("lab", ("A", "B")),))))
+    evidence = track("late", "replica", "A").peak_evidence
+    one = DiagnosisState("backlog", Entity("replica", "A"), 0.0, 0.0, peak_evidence=evidence)
+    one = replace(one, members=frozenset(Entity("replica", name) for name in members))
+    explainer = SymptomExplainer(tokens, CauseGraph(catalogue()))
+    explainer.update(0, [one], {one.id: one})
+    pool = Entity("pool", "lab")
+    finding = Finding(catalogue().signals["wire.rtt"], pool, PAST, "up", 10.0, 2.0, 1.0)
+    known = {"primary": finding, "tokens": set(tokens.of(pool)), "calibration": load_calibration()}
+    assert explainer.find(SymptomState("slow-responses", pool, 10.0, 10.0, **known)) == (one.id if explains else "")

@@ -228,6 +228,20 @@ def test_too_much_load_of_a_pool_is_one_incident_while_it_lasts(spans, expected)
     assert roots[0].moves == 0
 
 
+def test_of_all_replicas_of_a_pool_the_first_one_that_was_a_root_goes_on():
+    engine = load_of_a_pool()
+    weak, strong = Says(score=5.0, impact=-0.2), Says(score=9.0, impact=-0.9, severity=CRITICAL)
+    spans = {"A": (10, 100, weak), "B": (20, 120, strong)}
+    for t in range(200):
+        said = {name: says for name, (begin, end, says) in spans.items() if begin <= t < end}
+        engine.step(float(t), [verdict("backlog", said, kind="replica", names=("A", "B"))])
+        if t == 60:
+            (root,) = (one for one in engine.list_incidents() if one.explained_by is None)
+            assert (root.name, root.also, root.severity, root.opened_at) == ("A", ("B",), "critical", 10.0)
+    (root,) = (one for one in engine.list_incidents() if one.explained_by is None)
+    assert (root.name, root.opened_at, root.resolved_at, root.moves) == ("B", 10.0, 120.0, 0)
+
+
 def test_where_nothing_fires_no_entity_is_looked_at_one_by_one():
     engine = incidents()
     for t in range(5):
