@@ -97,7 +97,7 @@ class SymptomExplainer:
         return next((each.id for each in own if one.since >= each.since - CAUSE_BEFORE_S), "")
 
     def _find_explainable(self, entities: Iterable[Entity]) -> frozenset[str]:
-        """Returns the tokens of all places that a diagnosis may explain: a pool reaches its replicas, all of them it."""
+        """Returns the tokens of what a diagnosis may explain: a pool reaches its replicas, all of them the pool."""
         found: set[str] = set()
         locality = self.tokens.locality
         for entity in entities:
