@@ -16,7 +16,7 @@ DEPLOY = Path(__file__).resolve().parent
 CHART = DEPLOY / "chart"
 RELEASE = "skewscope"
 BASE = ("image.repository=skewscope", "agent.image.repository=skewscope-agent", "controller.replaceOnChange=false")
-ALL = ("acting", "leaderElection", "nodeCondition", "serviceMonitor", "podMonitor")
+ALL = ("acting", "leaderElection", "nodeCondition", "serviceMonitor", "podMonitor", "watching")
 """Options that are rendered; the alerts are deploy/prometheus, and no second copy of them."""
 PARTS = ("controller", "agent")
 """Parts that are rendered without the others, which change them; the others are named after their templates."""

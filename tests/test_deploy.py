@@ -136,6 +136,7 @@ def rules_of(part, name):
 def test_who_acts_on_nodes_may_read_and_patch_them_and_nothing_else():
     assert rules_of("acting", "skewscope-nodes") == {"nodes": {"get", "list", "patch"}}
     assert rules_of("acting", "skewscope-evict") == {"pods": {"list"}, "pods/eviction": {"create"}}
+    assert rules_of("watching", "skewscope-watch") == {kind: {"list", "watch"} for kind in ("nodes", "pods")}
     roles = yaml.safe_load_all((DEPLOY / "kubernetes/leader-election/role.yaml").read_text())
     role = next(one for one in roles if one["kind"] == "Role")
     assert [(rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]] == [
@@ -146,7 +147,7 @@ def test_who_acts_on_nodes_may_read_and_patch_them_and_nothing_else():
     assert rules_of("node-condition", "skewscope-node-condition") == {"nodes": {"get"}, "nodes/status": {"patch"}}
 
 
-@pytest.mark.parametrize("part", ["acting", "leader-election", "node-condition"])
+@pytest.mark.parametrize("part", ["acting", "leader-election", "node-condition", "watching"])
 def test_roles_are_bound_to_service_accounts_that_are_there(part):
     folder = DEPLOY / "kubernetes" / part
     listed = yaml.safe_load((folder / "kustomization.yaml").read_text())

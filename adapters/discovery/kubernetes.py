@@ -19,7 +19,10 @@ from skewscope.kb.problems import InputError, Problem
 
 MAX_MEMBERS = 100_000
 HINT = "Write it with: kubectl get nodes,pods -A -o json"
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
+GPU_RESOURCES = (
+    *("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"),
+    *("google.com/tpu", "habana.ai/gaudi"),
+)
 RACK_LABELS = ("topology.kubernetes.io/rack", "topology.k8s.io/rack", "rack", "topology.kubernetes.io/block")
 DEGREE = r"[= ]+(\d{1,5})"
 PARALLELISM_OPTIONS = (

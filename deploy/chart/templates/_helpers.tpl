@@ -1,3 +1,3 @@
 {{- define "skewscope.uses-api" -}}
-{{- or .Values.acting.enabled .Values.leaderElection.enabled -}}
+{{- or .Values.acting.enabled .Values.leaderElection.enabled .Values.watching.enabled -}}
 {{- end }}
