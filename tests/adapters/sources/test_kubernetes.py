@@ -54,7 +54,7 @@ def pod(name, on, gpus=2, waiting="", phase="Running"):
 
 @dataclass
 class ApiServer:
-    """Collections with versions: a list is read in pages of one object, and a watch gives the events since a version."""
+    """Collections with versions: lists come in pages of one object, watches give the events since a version."""
 
     objects: dict[str, dict[str, dict]] = field(default_factory=lambda: {"nodes": {}, "pods": {}})
     events: list[tuple[int, str, dict]] = field(default_factory=list)
