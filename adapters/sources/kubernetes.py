@@ -42,7 +42,7 @@ Series = tuple[str, Labels, float]
 
 
 @dataclass(frozen=True, slots=True)
-class KubernetesSettings:
+class KubernetesWatchSettings:
     """One API server."""
 
     name: str
@@ -54,7 +54,7 @@ class KubernetesSettings:
     reports_for: tuple[str, ...] = (FLEET,)
 
 
-def read(fields: FieldReader, at: FieldPath, name: str) -> KubernetesSettings:
+def read(fields: FieldReader, at: FieldPath, name: str) -> KubernetesWatchSettings:
     """Parses the settings of one source; problems are added to `fields`. Without `url` it is the pod's own server."""
     optional = ("name", "url", "token_file", "period", "timeout", "most_mib", "reports_for", "note", *REQUEST_FIELDS)
     fields.check_keys(at, ("kind",), optional)
@@ -69,10 +69,10 @@ def read(fields: FieldReader, at: FieldPath, name: str) -> KubernetesSettings:
         token = token or f"{ACCOUNT}/token"
         options = options if options.ca_file else replace(options, ca_file=f"{ACCOUNT}/ca.crt")
     reports_for = read_reports_for(fields, (*at, "reports_for"), (FLEET,))
-    return KubernetesSettings(name, url.rstrip("/"), options, period, token, reports_for)
+    return KubernetesWatchSettings(name, url.rstrip("/"), options, period, token, reports_for)
 
 
-def build(settings: KubernetesSettings, context: SourceContext) -> "KubernetesSource":
+def build(settings: KubernetesWatchSettings, context: SourceContext) -> "KubernetesSource":
     """Creates the source."""
     return KubernetesSource(settings, context)
 
@@ -81,7 +81,7 @@ def build(settings: KubernetesSettings, context: SourceContext) -> "KubernetesSo
 class KubernetesSource:
     """Watches the nodes and pods of one API server."""
 
-    settings: KubernetesSettings
+    settings: KubernetesWatchSettings
     context: SourceContext
     mapper: SeriesMapper = field(init=False)
     nodes: ObjectMirror[tuple[Series, ...]] = field(init=False)

@@ -15,7 +15,7 @@ from skewscope.adapters.sources import SourceContext, source_kinds
 from skewscope.adapters.sources.common.base import BatchSink
 from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions
 from skewscope.adapters.sources.common.object_mirror import ApiAnswerError, ObjectMirror
-from skewscope.adapters.sources.kubernetes import SERVER, KubernetesSettings, KubernetesSource, read
+from skewscope.adapters.sources.kubernetes import SERVER, KubernetesWatchSettings, KubernetesSource, read
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.loader import catalogue
@@ -122,7 +122,7 @@ class Followed:
         async def follow():
             with Server(self.api.answer) as server:
                 names = MetricResolver(catalogue(), Topology(), witness=see_series)
-                settings = KubernetesSettings("k8s", server.url, FetchOptions(5.0), 15.0, str(tmp_path / "token"))
+                settings = KubernetesWatchSettings("k8s", server.url, FetchOptions(5.0), 15.0, str(tmp_path / "token"))
                 source = KubernetesSource(settings, SourceContext(Topology(), names, self.clock, trusts_sources=True))
                 living, sink = LivingTopology(), BatchSink(self.clock)
                 for act in acts:
@@ -179,7 +179,7 @@ def test_a_version_that_the_server_has_forgotten_is_listed_anew(tmp_path, as_eve
 
 def series_of(item_kind, item):
     context = SourceContext(Topology(), MetricResolver(catalogue(), Topology()), FakeClock())
-    source = KubernetesSource(KubernetesSettings("k8s", SERVER, FetchOptions(), 15.0), context)
+    source = KubernetesSource(KubernetesWatchSettings("k8s", SERVER, FetchOptions(), 15.0), context)
     described = {"nodes": source.nodes, "pods": source.pods}[item_kind].describe(item)
     return {(name, *(value for _, value in labels)): value for name, labels, value in described}
 
