@@ -15,7 +15,7 @@ from skewscope.adapters.sources import SourceContext, source_kinds
 from skewscope.adapters.sources.common.base import BatchSink
 from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions
 from skewscope.adapters.sources.common.object_mirror import ApiAnswerError, ObjectMirror
-from skewscope.adapters.sources.kubernetes import SERVER, KubernetesWatchSettings, KubernetesSource, read
+from skewscope.adapters.sources.kubernetes import SERVER, KubernetesSource, KubernetesWatchSettings, read
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.loader import catalogue
