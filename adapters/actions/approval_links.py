@@ -1,4 +1,4 @@
-"""Signed links by which a person decides about one proposal: their content, making and checking. Pure.
+"""Signed links by which a person decides about a proposal or acknowledges an incident: making and checking. Pure.
 
 A link names the action, its revision, the person and its end. The revision changes with each decision, so a link counts
 for one decision at most; it opens nothing else, and no session comes with it.
@@ -20,7 +20,10 @@ DEFAULT_LIFETIME = 900.0
 LEAST_KEY = 32
 MAX_TEXT = 2000
 """Characters of the signed text of a link."""
-PATH = "/act"
+ACKNOWLEDGE_LIFETIME = 86_400.0
+"""Seconds that an acknowledgement can be given: until the shift after the next. It changes no cluster."""
+PATH, ACKNOWLEDGE_PATH = "/act", "/ack"
+"""Pages of links, which are also what they are signed for: one for the first opens nothing under the second."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,9 @@ class LinkClaim:
     """What a link says."""
 
     action: str
+    """Id of the action, or of the incident to acknowledge."""
     revision: str
+    """Of the action; '' of an incident."""
     who: str
     expires: float
     """Seconds since 1970."""
@@ -76,20 +81,29 @@ def make_link(settings: LinkSettings, action: Action, notifier: str, t: float) -
     who = settings.recipients.get(notifier, "")
     if not who:
         return ""
-    claim = [action.id, find_revision(action), who, round(t + settings.lifetime)]
+    return _format_link(settings, PATH, [action.id, find_revision(action), who, round(t + settings.lifetime)])
+
+
+def make_acknowledge_link(settings: LinkSettings, incident: str, notifier: str, t: float) -> str:
+    """Returns the address at which the reader of a notifier acknowledges an incident; '' where none is configured."""
+    who = settings.recipients.get(notifier, "")
+    return _format_link(settings, ACKNOWLEDGE_PATH, [incident, "", who, round(t + ACKNOWLEDGE_LIFETIME)]) if who else ""
+
+
+def _format_link(settings: LinkSettings, path: str, claim: list[str | int]) -> str:
     text = base64.urlsafe_b64encode(json.dumps(claim).encode()).decode().rstrip("=")
-    return f"{settings.public_url}{PATH}/{action.id}?t={text}.{_sign(settings, text)}"
+    return f"{settings.public_url}{path}/{claim[0]}?t={text}.{_sign(settings, path, text)}"
 
 
-def read_link(settings: LinkSettings, text: str, t: float) -> LinkClaim:
-    """Returns what a link says.
+def read_link(settings: LinkSettings, text: str, t: float, path: str = PATH) -> LinkClaim:
+    """Returns what a link for a path says.
 
     Raises:
         LinkError: it is not ours, or its time is over.
     """
     # A program that makes addresses clickable may take the end of the sentence with it.
     signed, _, signature = text[:MAX_TEXT].rstrip(".,;").partition(".")
-    if not hmac.compare_digest(_sign(settings, signed).encode(), signature.encode("utf-8", "replace")):
+    if not hmac.compare_digest(_sign(settings, path, signed).encode(), signature.encode("utf-8", "replace")):
         raise LinkError(403, "this link was not made by this controller")
     try:
         action, revision, who, expires = json.loads(base64.urlsafe_b64decode(signed + "=" * (-len(signed) % 4)))
@@ -97,7 +111,7 @@ def read_link(settings: LinkSettings, text: str, t: float) -> LinkClaim:
     except (ValueError, TypeError, binascii.Error, RecursionError):
         raise LinkError(403, "this link cannot be read") from None
     if t > claim.expires:
-        raise LinkError(410, "this link is too old: look at the present proposals")
+        raise LinkError(410, "this link is too old: look at what is open now")
     return claim
 
 
@@ -114,6 +128,7 @@ def check_claim(claim: LinkClaim, id_: str, action: Action | None) -> Action:
     return action
 
 
-def _sign(settings: LinkSettings, text: str) -> str:
-    digest = hmac.digest(settings.key.text.encode(), f"skewscope-act:{text}".encode("utf-8", "replace"), hashlib.sha256)
+def _sign(settings: LinkSettings, path: str, text: str) -> str:
+    signed = f"skewscope-{path.removeprefix('/')}:{text}".encode("utf-8", "replace")
+    digest = hmac.digest(settings.key.text.encode(), signed, hashlib.sha256)
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -532,6 +532,21 @@ ROUTES = (
     ),
     *(
         Route(
+            *("/ack/{id}", "", summary, handler, "text/html"),
+            method=method,
+            may_be_missing=True,
+            other_statuses=(
+                ("403", "The link is not of this controller, or a token is missing."),
+                ("410", "The link is too old."),
+            ),
+        )
+        for method, summary, handler in (
+            ("GET", "The page of a signed link: an incident, a form.", link_api.show_acknowledgement),
+            ("POST", "Notes by that form who looks after it.", link_api.acknowledge_by_link),
+        )
+    ),
+    *(
+        Route(
             *("/act/{id}", "", summary, handler, "text/html"),
             method=method,
             may_be_missing=True,

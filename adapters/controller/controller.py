@@ -13,9 +13,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from skewscope.adapters import notify
+from skewscope.adapters.actions.approval_links import make_acknowledge_link
 from skewscope.adapters.actions.shared_ledger import SharedLedger
 from skewscope.adapters.controller.acknowledgements import MAX_READ, SUBJECT, read_acknowledgements
 from skewscope.adapters.controller.action_failover import SharedActions
@@ -568,8 +570,14 @@ class Controller:
         for notifier in found:
             if isinstance(notifier, PicturedNotifier):
                 notifier.draw = self._draw_members
+                notifier.acknowledge_link = partial(self._make_acknowledge_link, notifier.name)
             if notifier.name not in going:
                 self.dispatcher.start(notifier)
+
+    def _make_acknowledge_link(self, notifier: str, incident: Incident) -> str:
+        """Returns where the reader of a notifier acknowledges an incident; '' for nowhere."""
+        links = self.config.actions.links
+        return "" if links is None else make_acknowledge_link(links, incident.id, notifier, self.clock.now())
 
     def _draw_members(self, incident: Incident) -> str:
         """Returns the members beside an incident over time as text, '' where they do not differ or are not known."""

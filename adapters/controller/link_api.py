@@ -1,4 +1,4 @@
-"""Pages behind the signed links of notifications: what would be done, and a form to decide.
+"""Pages behind the signed links of notifications: what would be done or looked after, and a form to decide.
 
 A GET never changes anything: chat programs open links to preview them. The link itself authorises the form, which a
 page of somebody else cannot know; pages are neither framed nor cached, and run no script.
@@ -12,7 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from skewscope.adapters.actions.action_book import ActionRequestError
-from skewscope.adapters.actions.approval_links import LinkClaim, LinkError, LinkSettings, check_claim, read_link
+from skewscope.adapters.actions.approval_links import (
+    ACKNOWLEDGE_PATH,
+    LinkClaim,
+    LinkError,
+    LinkSettings,
+    check_claim,
+    read_link,
+)
 from skewscope.adapters.actions.coordinator import Coordinator
 from skewscope.adapters.actions.summary import describe_action
 from skewscope.adapters.controller.auth import AccessControl, DeniedError
@@ -20,7 +27,9 @@ from skewscope.adapters.controller.html_forms import form_page, paragraph, read_
 from skewscope.adapters.controller.http_helpers import BadBodyError
 from skewscope.adapters.notify import incident_text
 from skewscope.engine.actions.action import Action
+from skewscope.engine.advice.incident_words import describe_incident
 from skewscope.engine.model.incident import Incident
+from skewscope.kb.loader import catalogue
 
 if TYPE_CHECKING:
     from skewscope.adapters.controller.api import ApiContext
@@ -60,6 +69,49 @@ async def decide_proposal(request: Request, context: "ApiContext") -> Response:
     except ActionRequestError as error:
         return form_page(409, "Nothing was changed", [paragraph(str(error))])
     return form_page(200, "Decided", [paragraph(f"{describe_action(decided)}.")])
+
+
+async def show_acknowledgement(request: Request, context: "ApiContext") -> Response:
+    """Shows which incident would be acknowledged by whom, and the form; changes nothing."""
+    text = request.query_params.get("t", "")
+    try:
+        settings, claim, incident = _open_incident(request, context, text)
+    except LinkError as error:
+        return form_page(error.status, "Nothing to acknowledge", [paragraph(str(error))])
+    assert context.controller.last_result is not None
+    taken = context.controller.last_result.snapshot.acknowledged.get(incident.id, "")
+    parts = [paragraph(f"{taken} looks after it already.")] if taken else []
+    form = _form_head(settings, claim, text) + '<button name="verb" value="acknowledge">I look after it</button></form>'
+    return form_page(200, describe_incident(incident, catalogue(), context.controller.config.topology), [*parts, form])
+
+
+async def acknowledge_by_link(request: Request, context: "ApiContext") -> Response:
+    """Notes by the form of its page who looks after an incident."""
+    try:
+        given = await read_form(request)
+        settings, claim, incident = _open_incident(request, context, given.get("t", ""))
+        who = _authenticate(context, given) if settings.login else claim.who
+        await context.controller.acknowledge(who, incident.id, is_acknowledged=True)
+    except (BadBodyError, LinkError) as error:
+        return form_page(error.status, "Nothing was noted", [paragraph(str(error))])
+    return form_page(200, "Noted", [paragraph(f"{who} looks after incident {incident.id}; all consoles show it.")])
+
+
+def _open_incident(request: Request, context: "ApiContext", text: str) -> tuple[LinkSettings, LinkClaim, Incident]:
+    """Returns the incident that a link is about.
+
+    Raises:
+        LinkError: it cannot be used.
+    """
+    settings, known = context.controller.config.actions.links, context.controller.last_result
+    if settings is None:
+        raise LinkError(404, "this controller makes no links")
+    claim = read_link(settings, text, context.controller.clock.now(), ACKNOWLEDGE_PATH)
+    incidents = known.snapshot.incidents if known is not None else ()
+    found = next((one for one in incidents if one.id == claim.action == request.path_params["id"]), None)
+    if found is None:
+        raise LinkError(404, "no such incident, or it is over for long")
+    return settings, claim, found
 
 
 def _open(request: Request, context: "ApiContext", text: str) -> tuple[LinkSettings, LinkClaim, Action]:
@@ -123,16 +175,21 @@ def _evidence_parts(incident: Incident | None) -> list[str]:
 
 
 def _form(settings: LinkSettings, claim: LinkClaim, text: str) -> str:
+    return (
+        f"{_form_head(settings, claim, text)}"
+        f'<p><label>Reason<input name="why" required maxlength="{MAX_WHY}"></label></p>'
+        '<button name="verb" value="approve">Approve</button><button name="verb" value="refuse">Refuse</button></form>'
+    )
+
+
+def _form_head(settings: LinkSettings, claim: LinkClaim, text: str) -> str:
+    """Returns the begin of a form: the link, and a field for a token or the name of who decides."""
     token = (
         '<p><label>Your token<input type="password" name="token" required autocomplete="off"></label></p>'
         if settings.login
         else f"<p>You decide as <b>{escape(claim.who)}</b>.</p>"
     )
-    return (
-        f'<form method="post" autocomplete="off"><input type="hidden" name="t" value="{escape(text)}">{token}'
-        f'<p><label>Reason<input name="why" required maxlength="{MAX_WHY}"></label></p>'
-        '<button name="verb" value="approve">Approve</button><button name="verb" value="refuse">Refuse</button></form>'
-    )
+    return f'<form method="post" autocomplete="off"><input type="hidden" name="t" value="{escape(text)}">{token}'
 
 
 def _facts(facts: Mapping[str, str]) -> str:

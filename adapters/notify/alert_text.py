@@ -36,6 +36,8 @@ class AlertContext:
     """Base URL of the controller, '' for no links."""
     draw: Callable[[Incident], str] | None = None
     """Draws the members beside an incident as text; None for texts without pictures."""
+    acknowledge_link: Callable[[Incident], str] | None = None
+    """Returns where the reader says that they look after an incident, '' for nowhere."""
 
     def name(self, id_: str) -> str:
         """Returns the name of a condition or symptom, or its id if it is unknown."""
@@ -73,10 +75,15 @@ def alert_body(one: Incident, context: AlertContext) -> str:
         context.draw(one).splitlines() if context.draw else (),
         _step_lines(context.steps(one), describe_normal(one, context.catalogue)),
         _alternative_lines(one, context),
-        (context.url(one) or f"Incident {one.id}.",),
+        (context.url(one) or f"Incident {one.id}.", _acknowledge_line(one, context)),
     )
     texts = ("\n".join(incident_text.shorten(line) for line in block if line) for block in blocks)
     return "\n\n".join(text for text in texts if text)
+
+
+def _acknowledge_line(one: Incident, context: AlertContext) -> str:
+    link = context.acknowledge_link(one) if context.acknowledge_link else ""
+    return f"I look after it: {link}" if link else ""
 
 
 def began_text(one: Incident) -> str:

@@ -142,10 +142,12 @@ class NotifierSettings(Protocol):
 
 @runtime_checkable
 class PicturedNotifier(Protocol):
-    """A notifier whose texts have a picture of the members beside an incident."""
+    """A notifier whose readers are people: its texts have a picture of the members, and a link to acknowledge."""
 
     draw: Callable[[Incident], str]
     """Returns the picture as text, '' for none."""
+    acknowledge_link: Callable[[Incident], str]
+    """Returns where its reader acknowledges an incident, '' for nowhere."""
 
 
 class ConfiguredNotifier:

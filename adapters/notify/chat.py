@@ -100,7 +100,7 @@ def build(settings: ChatSettings, topology: Topology) -> tuple["ChatNotifier", .
     )
 
 
-def _draw_nothing(_incident: Incident) -> str:
+def _say_nothing(_incident: Incident) -> str:
     return ""
 
 
@@ -110,8 +110,10 @@ class ChatNotifier(ConfiguredNotifier):
 
     settings: ChatSettings
     topology: Topology
-    draw: Callable[[Incident], str] = _draw_nothing
+    draw: Callable[[Incident], str] = _say_nothing
     """Draws the members beside an incident over time as text; '' for no picture."""
+    acknowledge_link: Callable[[Incident], str] = _say_nothing
+    """Returns where an incident is acknowledged, '' for nowhere."""
     _sent_times: list[float] = field(default_factory=list)
     """Times of messages sent within the last hour."""
     _held_count: int = 0
@@ -137,7 +139,8 @@ class ChatNotifier(ConfiguredNotifier):
         if len(self._sent_times) >= self.settings.per_hour:
             self._held_count += 1
             return
-        context = AlertContext(catalogue(), self.topology, self.settings.link, self.draw)
+        links = self.settings.link, self.draw, self.acknowledge_link
+        context = AlertContext(catalogue(), self.topology, *links)
         title, body = build_message(notification, context)
         if self._held_count:
             limit = self.settings.per_hour

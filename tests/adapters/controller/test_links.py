@@ -7,7 +7,12 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from starlette.requests import Request
 
-from skewscope.adapters.actions.approval_links import LinkSettings, make_link
+from skewscope.adapters.actions.approval_links import (
+    ACKNOWLEDGE_LIFETIME,
+    LinkSettings,
+    make_acknowledge_link,
+    make_link,
+)
 from skewscope.adapters.actions.settings import ActionSettings, ApprovalRule
 from skewscope.adapters.config.secret import Secret
 from skewscope.adapters.controller import link_api
@@ -49,6 +54,9 @@ class Site:
     def link(self, notifier="chat"):
         return make_link(self.links, self.action, notifier, self.world.t)
 
+    def handler(self, form):
+        return link_api.decide_proposal if form else link_api.show_proposal
+
     def open(self, link, **form):
         """Status, text and head of a page; with a form it is sent."""
         parts = urlsplit(link)
@@ -61,8 +69,7 @@ class Site:
         path = {"id": parts.path.rpartition("/")[2]}
         scope = {"type": "http", "query_string": parts.query.encode(), "path_params": path, "headers": head}
         scope["method"] = "POST" if form else "GET"
-        handler = link_api.decide_proposal if form else link_api.show_proposal
-        answer = asyncio.run(handler(Request(scope, receive), SimpleNamespace(controller=self.controller)))
+        answer = asyncio.run(self.handler(form)(Request(scope, receive), SimpleNamespace(controller=self.controller)))
         return answer.status_code, answer.body.decode(), answer.headers
 
 
@@ -177,3 +184,57 @@ def test_only_recipients_get_a_link_and_only_for_proposals(tmp_path):
     (opened, *_), (plain, *_) = (reader.notifications(name, 0, 9) for name in ("chat", "other"))
     assert f"drain r2 at router: proposed; decide at https://ops.example/act/{site.action.id}?t=" in opened.actions[0]
     assert plain.actions == ("drain r2 at router: proposed",)
+
+
+class Pager(Site):
+    """A controller with one open incident, and a browser."""
+
+    def __init__(self, links=LINKS):
+        super().__init__(links)
+        self.incident = build_incident(ILL, T0 + 70)
+        self.taken = {}
+        snapshot = SimpleNamespace(incidents=(self.incident,), acknowledged=self.taken)
+        self.controller.last_result = SimpleNamespace(snapshot=snapshot)
+        self.controller.acknowledge = self._acknowledge
+        self.controller.config = replace(self.controller.config, actions=ActionSettings(links=links))
+
+    async def _acknowledge(self, who, incident, is_acknowledged):
+        assert is_acknowledged
+        self.taken[incident] = who
+
+    def handler(self, form):
+        return link_api.acknowledge_by_link if form else link_api.show_acknowledgement
+
+    def own_link(self, notifier="chat"):
+        return make_acknowledge_link(LINKS, self.incident.id, notifier, self.world.t)
+
+
+def test_a_reader_acknowledges_by_a_link_and_previews_change_nothing():
+    site = Pager()
+    for _ in range(2):
+        status, page, _ = site.open(site.own_link())
+        assert (status, site.taken) == (200, {})
+        assert "You decide as <b>ann</b>" in page
+    assert site.open(site.own_link(), verb="acknowledge")[0] == 200
+    assert site.taken == {site.incident.id: "ann"}
+    assert "ann looks after it already" in site.open(site.own_link("pager"))[1]
+
+
+def test_a_link_to_acknowledge_opens_nothing_else_and_ends():
+    site = Pager()
+    own, other = site.own_link(), site.link()
+    assert Site.handler(site, form=False) is link_api.show_proposal
+    swapped = f"https://ops.example/ack/{site.incident.id}?{urlsplit(other).query}"
+    assert site.open(swapped, verb="acknowledge")[0] == 403
+    assert site.open(own.replace(f"/ack/{site.incident.id}", "/ack/another"), verb="acknowledge")[0] == 404
+    site.world.t += ACKNOWLEDGE_LIFETIME + 1
+    assert site.open(own, verb="acknowledge")[0] == 410
+    assert site.taken == {}
+    assert make_acknowledge_link(LINKS, "i", "nobody", 0.0) == ""
+
+
+def test_with_login_the_name_of_the_token_acknowledges():
+    site = Pager(replace(LINKS, login=True))
+    assert site.open(site.own_link(), verb="acknowledge", token="e" * 16)[0] == 403
+    assert site.open(site.own_link(), verb="acknowledge", token=TOKEN)[0] == 200
+    assert site.taken == {site.incident.id: "carol"}
