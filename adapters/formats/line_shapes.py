@@ -14,6 +14,8 @@ from skewscope.engine.model.arrays import Index, Mask
 
 ZERO, NEWLINE = 48, 10
 """Codes of characters."""
+MAX_SHAPES = 20_000
+"""Shapes of which something is remembered: a text that has more repeats few."""
 MOST_DIGITS = 18
 """Of a number of 64 bits."""
 

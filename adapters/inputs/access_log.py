@@ -7,10 +7,11 @@ kind `request-table`.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import BinaryIO, NamedTuple
 
-from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.formats.log_lines import decode_head, read_block_lines
 from skewscope.adapters.inputs.cell_values import to_number, to_time
 from skewscope.adapters.inputs.file_origin import own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
@@ -83,7 +84,7 @@ def _facts(rest: str) -> dict[str, str]:
     """Returns what is appended to a line, by what it means: by the names before values, else by their form."""
     facts: dict[str, str] = {}
     for name, value in PAIR.findall(rest):
-        if meaning := SHORT_NAMES.get(name.lower()) or meaning_of(name):
+        if meaning := _meaning(name):
             facts.setdefault(meaning, value.strip('"[]'))
     if {"duration", "upstream_time"} & facts.keys():
         return facts
@@ -97,6 +98,12 @@ def _facts(rest: str) -> dict[str, str]:
         **({"duration": durations[0]} if durations else {}),
         **({"server": addresses[-1]} if addresses and "server" not in facts else {}),
     }
+
+
+@lru_cache(4096)
+def _meaning(name: str) -> str:
+    """Returns what a value of a name means; '' for none."""
+    return SHORT_NAMES.get(name.lower()) or meaning_of(name)
 
 
 def read_envoy(line: LineMatch) -> ServedRequest | None:
@@ -152,7 +159,7 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     Raises:
         InputError: no line is of a request; NothingKnownError: none says how long it took.
     """
-    lines = ((number, text) for number, text in read_lines(file, name) if text)
+    lines = ((number, text) for number, text in read_block_lines(file, name) if text)
     first = [line for _, line in zip(range(100), lines, strict=False)]
     form = find_form([text for _, text in first])
     if form is None:

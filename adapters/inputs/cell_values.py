@@ -36,13 +36,15 @@ def split_cells(line: str, separator: str) -> list[str]:
 
 def to_number(value: object) -> float | None:
     """Returns a number, also of a text; the last one of several that commas divide, as of nginx's tries."""
+    if isinstance(value, str):
+        text = value.rpartition(",")[2].strip() if len(value) < 1000 else ""
+        return float(text) if NUMBER.fullmatch(text) else None
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float):
         number = float(value) if abs(value) < 1e300 else math.inf
         return number if math.isfinite(number) else None
-    text = str(value).rpartition(",")[2].strip() if len(str(value)) < 1000 else ""
-    return float(text) if NUMBER.fullmatch(text) else None
+    return to_number(str(value))
 
 
 def to_time(value: object, divisor: float = 0.0) -> float | None:

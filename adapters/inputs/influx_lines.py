@@ -6,6 +6,7 @@ backslash.
 """
 
 import re
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -13,7 +14,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from skewscope.adapters.formats.bounds import SAMPLES, SERIES
-from skewscope.adapters.formats.log_lines import decode_head, read_lines
+from skewscope.adapters.formats.log_lines import decode_head, read_block_lines
 from skewscope.adapters.inputs.file_origin import OWN_TIME, join_notes, own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
 from skewscope.adapters.mapping.names import ethtool_metric
@@ -170,7 +171,7 @@ def read_series(file: BinaryIO, name: str, _labels: Mapping[str, str]) -> list[L
         InputError: it is no line protocol.
     """
     reader = PointReader(name)
-    for number, text in read_lines(file, name):
+    for number, text in read_block_lines(file, name):
         if text and not text.startswith("#"):
             reader.read_line(number, text)
     return reader.series()
@@ -187,7 +188,7 @@ class PointReader:
     """Line and text of each line that is no point."""
     last_line: int = 0
     _names: dict[str, SeriesName | None] = field(default_factory=dict)
-    _samples: dict[tuple[str, str], tuple[list[float], list[float]]] = field(default_factory=dict)
+    _samples: "dict[tuple[str, str], tuple[array[float], array[float]]]" = field(default_factory=dict)
     """Times and values, by key and field."""
     _count: int = 0
 
@@ -228,9 +229,11 @@ class PointReader:
         if self._count > self._most:
             raise InputError([SAMPLES.problem(self.file, hint="Split it.")])
         for name, value in point.fields.items():
-            times, values = self._samples.setdefault((point.key, name), ([], []))
-            times.append(time)
-            values.append(value)
+            samples = self._samples.get((point.key, name))
+            if samples is None:
+                samples = self._samples[point.key, name] = array("d"), array("d")
+            samples[0].append(time)
+            samples[1].append(value)
 
     def _is_named(self, key: str) -> bool:
         if key not in self._names:

@@ -76,10 +76,12 @@ class SeriesCollector:
         """
         if not 0 <= time < MAX_SECONDS:
             raise InputError([Problem(self.file, line, "", f"the time {time!r}", "seconds since 1970")])
-        self._check_count(1)
-        times, values = self._samples_of(metric, labels)
-        times.append(time)
-        values.append(value)
+        self._count += 1
+        if self._count > self._most:
+            raise InputError([SAMPLES.problem(self.file, hint="Split it.")])
+        samples = self._by_given.get((metric, *labels.items())) or self._begin_series(metric, labels)
+        samples[0].append(time)
+        samples[1].append(value)
 
     def add_many(self, metric: str, labels: Mapping[str, str], times: F64, values: F64) -> None:
         """Adds samples of one series, [sample] seconds since 1970 and numbers.
@@ -87,24 +89,17 @@ class SeriesCollector:
         Raises:
             InputError: there are too many samples.
         """
-        self._check_count(len(times))
-        own = self._samples_of(metric, labels)
-        own[0].frombytes(np.ascontiguousarray(times, np.float64).tobytes())
-        own[1].frombytes(np.ascontiguousarray(values, np.float64).tobytes())
-
-    def _check_count(self, more: int) -> None:
-        self._count += more
+        self._count += len(times)
         if self._count > self._most:
             raise InputError([SAMPLES.problem(self.file, hint="Split it.")])
+        for own, new in zip(self._begin_series(metric, labels), (times, values), strict=True):
+            own.frombytes(np.ascontiguousarray(new, np.float64).tobytes())
 
-    def _samples_of(self, metric: str, labels: Mapping[str, str]) -> "tuple[array[float], array[float]]":
-        """Returns times and values of a series."""
-        given = metric, *labels.items()
-        samples = self._by_given.get(given)
-        if samples is None:
-            key = metric, tuple(sorted((name, value) for name, value in labels.items() if value))
-            samples = self._by_given[given] = self._samples.setdefault(key, (array("d"), array("d")))
-        return samples
+    def _begin_series(self, metric: str, labels: Mapping[str, str]) -> "tuple[array[float], array[float]]":
+        """Returns times and values of a series, which is known from now on."""
+        key = metric, tuple(sorted((name, value) for name, value in labels.items() if value))
+        samples = self._samples.setdefault(key, (array("d"), array("d")))
+        return self._by_given.setdefault((metric, *labels.items()), samples)
 
     def newest(self, metric: str, labels: Mapping[str, str]) -> float | None:
         """Returns the value of the newest sample of a series; None without one."""

@@ -8,14 +8,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 from skewscope.adapters.formats.line_filter import MIN_LINES, select_lines
-from skewscope.adapters.formats.line_shapes import ShapedLines
+from skewscope.adapters.formats.line_shapes import MAX_SHAPES, ShapedLines
 from skewscope.adapters.inputs.messages import MessageReader
 from skewscope.adapters.inputs.text_times import may_have_time
 from skewscope.adapters.inputs.traced_lines import ShapeTrace
 from skewscope.kb.line_reading import LineReader
 
-MAX_SHAPES = 20_000
-"""Shapes that are remembered: a text that has more repeats few."""
 MIN_TRACED = 16
 """Lines of a shape, or in a row, from which on they are read together."""
 

@@ -13,8 +13,9 @@ from typing import cast
 from skewscope.adapters.collectives.rank_state import StateFinding, judge_states
 from skewscope.adapters.collectives.state_lines import StateLines, may_have_state
 from skewscope.adapters.formats.line_filter import PhraseFilter
+from skewscope.adapters.formats.line_shapes import MAX_SHAPES, ShapedLines
 from skewscope.adapters.formats.log_envelope import find_host, unwrap_record
-from skewscope.adapters.formats.log_lines import decode_line
+from skewscope.adapters.formats.log_lines import MAX_LINE, decode_line
 from skewscope.adapters.inputs.file_origin import find_node, find_server
 from skewscope.adapters.inputs.labelled import LabelledSeries, Labels, SeriesCollector
 from skewscope.adapters.inputs.missing_ranks import list_missing
@@ -58,8 +59,7 @@ class MessageReader:
     def __post_init__(self) -> None:
         known = known_events()
         self._filter = PhraseFilter(known.phrases, known.some_words)
-        masked = [tuple(map(mask_digits, phrase)) for phrase in known.phrases]
-        self._shape_filter = PhraseFilter(masked, tuple(map(mask_digits, known.some_words)))
+        self._shape_filter = _filter_of_shapes()
 
     def select(self, lines: Sequence[str]) -> list[int]:
         """Returns the places of the lines that may have messages: those that `read_line` must get."""
@@ -171,6 +171,13 @@ class _Message:
         return self.event.is_reported and self.is_frequent
 
 
+def _filter_of_shapes() -> PhraseFilter:
+    """Returns what finds the shapes of which a line may have the words of a message."""
+    known = known_events()
+    masked = [tuple(map(mask_digits, phrase)) for phrase in known.phrases]
+    return PhraseFilter(masked, tuple(map(mask_digits, known.some_words)))
+
+
 def with_messages(reader: SeriesReader) -> SeriesReader:
     """Returns a reader of a log that also gives the messages in it; the log is read once."""
 
@@ -188,29 +195,57 @@ class _MarkedLines:
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
-        self._waiting: list[str] = []
+        self._cut = b""
+        """The begin of a line that was read in part."""
+        self._waiting: list[bytes] = []
         self._kept: list[str] = []
         known = known_events()
         self._filter = PhraseFilter(known.phrases, known.some_words)
+        self._shape_filter, self._may_tell = _filter_of_shapes(), dict[bytes, bool]()
 
     def readline(self, size: int = -1) -> bytes:
         """Returns the next line, as the stream does."""
-        line = self._file.readline(size)
-        self._waiting.append(decode_line(line))
+        return self._take(self._file.readline(size))
+
+    def read(self, size: int = -1) -> bytes:
+        """Returns the next bytes, as the stream does."""
+        return self._take(self._file.read(size))
+
+    def _take(self, data: bytes) -> bytes:
+        end = data.rfind(b"\n") + 1
+        if end:
+            self._waiting += (self._cut + data[: end - 1]).split(b"\n")
+            self._cut = data[end:]
+        else:
+            self._cut = (self._cut + data)[:MAX_LINE]
         if len(self._waiting) >= BATCH_LINES:
             self._keep()
-        return line
+        return data
 
     def _keep(self) -> None:
-        lines, self._waiting = self._waiting, []
+        lines, self._waiting = list(map(decode_line, self._waiting)), []
+        shaped = ShapedLines(lines)
+        if len(shaped.shapes) == len(lines):
+            lines = [lines[place] for place in self._list_telling(shaped.shapes)]
         places = self._filter.select(lines)
         self._kept += [lines[place] for place in places[: MAX_MESSAGES - len(self._kept)]]
+
+    def _list_telling(self, shapes: Sequence[bytes]) -> list[int]:
+        """Returns the places of the lines that may have a message, by their shapes."""
+        if len(self._may_tell) > MAX_SHAPES:
+            self._may_tell.clear()
+        new = [shape for shape in dict.fromkeys(shapes) if shape not in self._may_tell]
+        self._may_tell |= dict.fromkeys(new, False)
+        for place in self._shape_filter.select([shape.decode() for shape in new]):
+            self._may_tell[new[place]] = True
+        return [place for place, shape in enumerate(shapes) if self._may_tell[shape]]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)
 
     def messages(self, name: str, labels: Mapping[str, str]) -> list[LabelledSeries]:
         """Returns the series of the messages among the lines that were read."""
+        self._waiting.append(self._cut)
         self._keep()
         times = LineTimes(labels, name, 0.0)
         times.learn([unwrap_record(line) for line in self._kept[:BATCH_LINES]])

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import BinaryIO
 
 import numpy as np
@@ -138,7 +137,8 @@ class CsvReader:
     """Labels of a row, and the place of the column of each; -1 for none."""
     _reasons: list[tuple[int, int]] = field(default_factory=list)
     """Places of the columns with one reason each, and the bit of that."""
-    _measured: list[tuple[int, Column]] = field(default_factory=list)
+    _measured: list[tuple[int, Column, dict[str, tuple[str, float] | None]]] = field(default_factory=list)
+    """Place and column of each number, and what its cells mean that were read before."""
     """Columns of numbers, with their places."""
     _newest: tuple[str, float | None] = ("", None)
     """Text and time of the newest row."""
@@ -197,9 +197,15 @@ class CsvReader:
         mask = read_reasons(self._reasons, cells) if self._reasons else None
         if mask is not None:
             self.collector.add(REASONS, place, time, mask, number)
-        for at, column in self._measured:
-            if found := parse_cell(column, cells[at]):
-                self.collector.add(found[0], place, time, found[1], number)
+        add = self.collector.add
+        for at, column, known in self._measured:
+            cell = cells[at]
+            if cell not in known:
+                if len(known) >= CACHED_CELLS:
+                    known.clear()
+                known[cell] = parse_cell(column, cell)
+            if (found := known[cell]) is not None:
+                add(found[0], place, time, found[1], number)
 
     def _stamp(self, text: str) -> float | None:
         """Returns the time of a row, seconds since 1970; rows of one poll have the same."""
@@ -254,7 +260,7 @@ class CsvReader:
         self._identity = [(label, places.get(name, -1)) for name, label in IDENTITY.items()]
         self._reasons = find_reasons(self.columns)
         self._measured = [
-            (at, column)
+            (at, column, {})
             for at, column in enumerate(self.columns)
             if column.name not in IDENTITY and not is_reason(column)
         ]
@@ -268,7 +274,6 @@ def are_even(times: Sequence[float]) -> bool:
     return bool(short >= max(SHORTEST_POLL_S, EVEN_SHARE * long))
 
 
-@lru_cache(CACHED_CELLS)
 def parse_cell(column: Column, cell: str) -> tuple[str, float] | None:
     """Returns the metric and the number of a cell in the exporter's unit; None where it has none."""
     # Gaudi's hl-smi writes the same table, with `aip` for what is of the whole device.

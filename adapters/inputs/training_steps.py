@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
-from skewscope.adapters.formats.log_lines import file_stem, read_lines
+from skewscope.adapters.formats.log_lines import file_stem, read_block_lines
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
 from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
@@ -280,7 +280,7 @@ def read_steps(
     offset = parse_offset(labels, name)
     steps = StepReader(SeriesCollector(name), labels.get("group") or find_job(labels, name))
     number = 0
-    for number, text in read_lines(file, name):
+    for number, text in read_block_lines(file, name):
         time = find_stamp(text, offset)
         if time is not None:
             steps.stamp = time
