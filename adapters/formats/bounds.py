@@ -75,8 +75,8 @@ OBJECTS = Bound("OBJECTS", 1_000_000, "objects of a cluster")
 """Of one list: 5 to 50 µs each."""
 EVENTS = Bound("EVENTS", 10_000_000, "events of a trace")
 """Of one trace: 5 µs each."""
-BAR_STATES = Bound("BAR_STATES", 1_000_000, "states of progress bars")
-"""Of one log, at most one of a bar in a second: 0.5 kB each."""
+BAR_STATES = Bound("BAR_STATES", 5_000_000, "states of progress bars")
+"""Of one log, at most one of a bar in a second: 44 bytes each."""
 CAPTURE_SECONDS = Bound("CAPTURE_SECONDS", 7 * 86_400, "seconds of a capture")
 """From its first packet to its last, without silences: 15 µs each."""
 CAPTURE_PACKETS = Bound("CAPTURE_PACKETS", 4_000_000, "packets in five seconds")

@@ -164,6 +164,5 @@ class ElapsedSteps:
 
 def read_seconds(match: re.Match[str]) -> float:
     """Returns the seconds of a match with groups for days, hours, minutes and seconds, each of which may be empty."""
-    parts = match.groupdict()
-    units = {"days": 86_400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
-    return sum(int(parts[name] or 0) * factor for name, factor in units.items())
+    days, hours, minutes, seconds = match.group("days", "hours", "minutes", "seconds")
+    return int(days or 0) * 86_400.0 + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + int(seconds or 0)

@@ -4,11 +4,13 @@ A log may have many bars. The one that ran longest is taken for the steps; what 
 as an evaluation, is no time of a step. Its clock counts whole seconds. A bar of each epoch begins anew.
 """
 
+import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from array import array
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO, NamedTuple
+
+import numpy as np
 
 from skewscope.adapters.formats.bounds import BAR_STATES
 from skewscope.adapters.formats.log_lines import decode_head
@@ -47,43 +49,79 @@ LOSS = re.compile(r"loss\b", re.IGNORECASE)
 """What a job that trains prints: pieces of other work, such as questions that are answered, are not alike."""
 
 
+Bar = tuple[str, int]
+"""Its name and its total."""
+
+
 class Mark(NamedTuple):
     """A state of a bar."""
 
     line: LogLine
-    bar: tuple[str, int]
-    """Its name and its total."""
+    bar: Bar
     now: Progress
     late: int = UNKNOWN
     """Steps since the state before: the second of the clock began within them. A pause among them, of a checkpoint, may
     be counted in part to the sample before or after."""
 
 
-def find_marks(line: LogLine) -> list[Mark]:
-    """Returns the states of bars in a line."""
-    found = []
-    for match in BAR.finditer(line.text) if "%|" in line.text else ():
-        words = WORDS.search(line.text[max(match.start() - NAME_COLUMNS, 0) : match.start()])
-        bar = (words[0].strip() if words else "", int(match["total"]))
-        # The text is not needed any more: a log has many such lines.
-        found.append(Mark(line._replace(text=""), bar, Progress(int(match["done"]), read_seconds(match))))
-    return found
+class BarStates:
+    """States of the bars of a log, in order, as columns: a long one has millions."""
 
+    def __init__(self) -> None:
+        self.bars: dict[Bar, int] = {}
+        """Number of each bar."""
+        self._numbers = array("q")
+        self.lines = array("q")
+        self.times = array("d")
+        """Seconds since 1970; NaN where the line has no time."""
+        self.steps = array("q")
+        self.elapsed = array("d")
+        self.late = array("q")
 
-def choose_bar(marks: Iterable[Mark], least_span: float = LEAST_SPAN_S) -> tuple[str, int] | None:
-    """Returns the bar that ran longest, and for `least_span` seconds; None without one of steps."""
-    by_bar: dict[tuple[str, int], list[Progress]] = {}
-    for mark in marks:
-        if mark.bar[1] >= LEAST_TOTAL and not mark.bar[0].startswith(SERVING):
-            by_bar.setdefault(mark.bar, []).append(mark.now)
-    spans = Counter({bar: _span(found) for bar, found in by_bar.items() if len(found) >= LEAST_MARKS})
-    found, span = max(spans.items(), key=lambda one: (one[1], one[0]), default=(None, 0.0))
-    return found if span >= least_span else None
+    def __len__(self) -> int:
+        return len(self.lines)
 
+    def add(self, line: LogLine, bar: Bar, now: Progress, late: int) -> None:
+        """Adds a state; `late` as of `Mark`."""
+        self._numbers.append(self.bars.setdefault(bar, len(self.bars)))
+        self.lines.append(line.number)
+        self.times.append(math.nan if line.time is None else line.time)
+        self.steps.append(now.step)
+        self.elapsed.append(now.elapsed)
+        self.late.append(late)
 
-def _span(found: Sequence[Progress]) -> int:
-    """Returns the seconds in which a bar advanced."""
-    return int(sum(max(after.elapsed - before.elapsed, 0.0) for before, after in pairwise(found)))
+    def mark(self, place: int, bar: Bar, *, is_dated: bool) -> Mark:
+        """Returns a state, with the time of its line where lines are dated."""
+        line = LogLine(self.lines[place], "", self.times[place] if is_dated else None)
+        return Mark(line, bar, Progress(self.steps[place], self.elapsed[place]), self.late[place])
+
+    def choose(self, least_span: float) -> Bar | None:
+        """Returns the bar that ran longest, and for `least_span` seconds; None without one of steps."""
+        numbers, elapsed = np.array(self._numbers), np.array(self.elapsed)
+        spans = {}
+        for bar, number in self.bars.items():
+            own = elapsed[numbers == number] if bar[1] >= LEAST_TOTAL and not bar[0].startswith(SERVING) else ()
+            if len(own) >= LEAST_MARKS:
+                spans[bar] = int(np.maximum(np.diff(own), 0.0).sum())
+        found, span = max(spans.items(), key=lambda one: (one[1], one[0]), default=(None, 0.0))
+        return found if span >= least_span else None
+
+    def list_of(self, bar: Bar) -> Iterator[tuple[int, bool]]:
+        """Yields the places of the states of a bar, and whether one of another length advanced since the one before.
+
+        Processes that do the same show bars of the same length.
+        """
+        own, totals = self.bars[bar], [total for _, total in self.bars]
+        newest: dict[int, int] = {}
+        is_interrupted = False
+        for place, number in enumerate(self._numbers):
+            if number == own:
+                yield place, is_interrupted
+                is_interrupted = False
+            elif totals[number] != bar[1]:
+                step = self.steps[place]
+                is_interrupted = is_interrupted or step != newest.get(number, step)
+                newest[number] = step
 
 
 class BarClock(ElapsedSteps):
@@ -113,17 +151,34 @@ class BarClock(ElapsedSteps):
         elif now.step > newest.step and is_passed:
             self._pass_over(mark, newest, steps)
         elif now.step > newest.step:
-            self.least = self._choose_least(mark, self.last or newest)
+            self.least = self._choose_least(mark.now, mark.late, self.last or newest)
             self.add(mark.line, now, steps)
             self.read -= 1
         if self.last is now:
             self._late = UNKNOWN if is_passed else mark.late
 
-    def _choose_least(self, mark: Mark, last: Progress) -> float:
+    def add_early(self, states: BarStates, place: int, *, is_dated: bool, is_interrupted: bool) -> bool:
+        """Takes a state at which no sample ends yet, as most are; returns whether it is one."""
+        newest, last = self.newest, self.last
+        if newest is None or last is None or is_interrupted or self._is_fresh or self._is_interrupted:
+            return False
+        step, elapsed = states.steps[place], states.elapsed[place]
+        if step <= newest.step or elapsed < newest.elapsed:
+            return False
+        least = self._choose_least(Progress(step, elapsed), states.late[place], last)
+        if elapsed - last.elapsed >= least:
+            return False
+        self.read, self.undated, self.least = self.read + 1, self.undated or not is_dated, least
+        self._seen = max(self._seen, elapsed)
+        self.newest = Progress(step, elapsed)
+        self._newest_at = states.times[place] if is_dated else self._start + elapsed
+        return True
+
+    def _choose_least(self, now: Progress, late: int, last: Progress) -> float:
         """Returns the least time of a sample that ends at a state: the more often a bar is drawn, the less."""
-        each = (mark.now.elapsed - last.elapsed) / (mark.now.step - last.step)
+        each = (now.elapsed - last.elapsed) / (now.step - last.step)
         # The clocks of several processes differ by parts of a second.
-        late = UNKNOWN if self.others else max(mark.late, self._late)
+        late = UNKNOWN if self.others else max(late, self._late)
         return max(min(CLOCK_S, late * each) / MAX_ERROR, CLOCK_S)
 
     def _pass_over(self, mark: Mark, newest: Progress, steps: StepReader) -> None:
@@ -150,11 +205,11 @@ class TqdmParser:
         """
         self._clock = BarClock(file, labels, CLOCK_S, 0.0)
         self._file, self._least_span = file, least_span
-        self._marks: list[Mark] = []
+        self._states = BarStates()
         self._most = BAR_STATES.limit()
-        self._seconds: dict[tuple[str, int], float] = {}
+        self._seconds: dict[Bar, float] = {}
         """Newest time of each bar."""
-        self._steps: dict[tuple[str, int], int] = {}
+        self._steps: dict[Bar, int] = {}
         """Newest step of each bar."""
         self._last = 0
 
@@ -165,15 +220,18 @@ class TqdmParser:
             InputError: there are too many.
         """
         self._last = line.number
-        for mark in find_marks(line):
-            late = mark.now.step - self._steps.get(mark.bar, 0)
-            self._steps[mark.bar] = mark.now.step
-            if self._seconds.get(mark.bar) == mark.now.elapsed:
+        for match in BAR.finditer(line.text) if "%|" in line.text else ():
+            begin = match.start()
+            words = WORDS.search(line.text[max(begin - NAME_COLUMNS, 0) : begin]) if begin else None
+            bar = words[0].strip() if words else "", int(match["total"])
+            step, elapsed = int(match["done"]), read_seconds(match)
+            late, self._steps[bar] = step - self._steps.get(bar, 0), step
+            if self._seconds.get(bar) == elapsed:
                 continue
-            if len(self._marks) >= self._most:
+            if len(self._states) >= self._most:
                 raise InputError([BAR_STATES.problem(self._file, hint="Split it.")])
-            self._marks.append(mark._replace(late=late) if late > 0 else mark)
-            self._seconds[mark.bar] = mark.now.elapsed
+            self._states.add(line, bar, Progress(step, elapsed), late if late > 0 else UNKNOWN)
+            self._seconds[bar] = elapsed
 
     def finish(self, steps: StepReader) -> None:
         """Adds the steps.
@@ -181,30 +239,17 @@ class TqdmParser:
         Raises:
             InputError: there are too many samples, or a time is none.
         """
-        found = list(_join(self._marks, choose_bar(self._marks, self._least_span)))
+        states, bar = self._states, self._states.choose(self._least_span)
+        if bar is None:
+            return
+        found, clock = list(states.list_of(bar)), self._clock
         # Of another thing that is printed in the same line, a time is none of the bar.
-        is_dated = all(mark.line.time is not None for mark, _ in found)
-        for mark, is_interrupted in found:
-            one = mark if is_dated else mark._replace(line=mark.line._replace(time=None))
-            self._clock.add_state(one, steps, is_interrupted=is_interrupted)
+        is_dated = not any(math.isnan(states.times[place]) for place, _ in found)
+        for place, is_interrupted in found:
+            if not clock.add_early(states, place, is_dated=is_dated, is_interrupted=is_interrupted):
+                clock.add_state(states.mark(place, bar, is_dated=is_dated), steps, is_interrupted=is_interrupted)
         if self._clock.read:
             steps.collector.note = self._clock.describe(self._last, f"lines such as {EXAMPLE}")
-
-
-def _join(marks: Iterable[Mark], bar: tuple[str, int] | None) -> Iterator[tuple[Mark, bool]]:
-    """Yields the states of a bar, and whether one of another length has advanced since the state before.
-
-    Processes that do the same show bars of the same length.
-    """
-    newest: dict[tuple[str, int], int] = {}
-    is_interrupted = False
-    for mark in marks:
-        if mark.bar == bar:
-            yield mark, is_interrupted
-            is_interrupted = False
-        elif bar is not None and mark.bar[1] != bar[1]:
-            is_interrupted = is_interrupted or mark.now.step != newest.get(mark.bar, mark.now.step)
-            newest[mark.bar] = mark.now.step
 
 
 def recognise(head: bytes, name: str) -> bool:
