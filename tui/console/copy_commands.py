@@ -12,6 +12,7 @@ from skewscope.tui.console.commands import ConsoleCommands
 from skewscope.tui.render import html_report, report, share
 from skewscope.tui.render.cell_picture import picture_lines
 from skewscope.tui.render.evidence_reading import series_reader
+from skewscope.tui.render.incident_lead import measuring_command
 from skewscope.tui.render.members_over_time import members_over_time
 from skewscope.tui.render.text import Line, to_plain_text
 
@@ -33,7 +34,12 @@ class CopyCommands(ConsoleCommands):
             self.console.show_message("No incident is selected.", True)
             return
         steps = [found[0] for one in incidents if (found := self._steps(one)) and found[0].first]
-        if not self.copy_steps(steps, is_undo=bool(arg)):
+        if self.copy_steps(steps, is_undo=bool(arg)):
+            return
+        measuring = [text for one in incidents if not arg and not self._steps(one) and (text := measuring_command(one))]
+        if measuring:
+            self._copy("\n".join(dict.fromkeys(measuring)), "what to measure")
+        else:
             self.console.show_message(self._why_none(incidents, is_undo=bool(arg)), True)
 
     def copy_steps(self, steps: Sequence[AdvisedStep], *, is_undo: bool) -> bool:

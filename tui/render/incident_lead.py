@@ -43,7 +43,7 @@ def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...
         caused_by,
         # Beside a cause that is known others would only compete with it.
         Section("causes", () if is_explained else _open_causes(incident, names)),
-        *step_sections(steps, incident, names),
+        *(step_sections(steps, incident, names) or (Section(STEP_LABELS[0], measuring_lines(incident)),)),
         Section(IF_WRONG_LABEL, (() if is_explained else alternative_lines(incident, names)) or _retreat_lines(steps)),
         effects,
     )
@@ -117,6 +117,20 @@ def step_sections(steps: tuple[AdvisedStep, ...], incident: Incident, names: Dis
     first = steps[0]
     parts = tuple(do), _undo_lines(first), _test_lines(first, incident, names)
     return tuple(Section(label, items) for label, items in zip(STEP_LABELS, parts, strict=True))
+
+
+def measuring_command(incident: Incident) -> str:
+    """Returns what says how to measure the signal that tells the causes of an incident apart; '' without one."""
+    return f"skewscope kb show {incident.decides}" if incident.decides and not incident.explained_by else ""
+
+
+def measuring_lines(incident: Incident) -> tuple[Line, ...]:
+    """Returns the command where no cause is likely enough for an advice, () where nothing tells them apart."""
+    command = measuring_command(incident)
+    if not command:
+        return ()
+    title: Line = (("1 ", "dim"), ("Measure what tells the causes apart", "key"), ("  no risk · ready to copy", "dim"))
+    return (title, (("  ", ""), (command, COPY_ROLE)))
 
 
 def step_note(step: AdvisedStep) -> str:

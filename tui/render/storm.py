@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skewscope.engine.advice.incident_words import describe_size
 from skewscope.engine.model.incident import SEVERITIES, Incident
 from skewscope.tui.render import charts, detail, units
 from skewscope.tui.render.detail import DisplayNames
-from skewscope.tui.render.text import Line, cut, fit, pad, width
+from skewscope.tui.render.text import Line, cut, fit, line_width, pad, width
 
 STORM_FROM = 50
 """Open incidents from which on a list of them says less than their causes."""
@@ -30,6 +31,11 @@ class CauseGroup:
     """The most severe first."""
     explained: int
     """Open incidents that they explain."""
+
+    @property
+    def places(self) -> int:
+        """How many places it hits."""
+        return len(self.incidents) + sum(len(incident.also) for incident in self.incidents)
 
     @property
     def since(self) -> float:
@@ -84,18 +90,24 @@ def storm_lines(storm: Storm, names: DisplayNames, columns: int, rows: int) -> l
     sizes[0], sizes[2] = min(sizes[0], MAX_NAME), min(sizes[2], MAX_WHERE)
     title = tuple(pad(text, max(size, width(text))) for text, size in zip(_TITLES, sizes, strict=True))
     sizes = [width(each) for each in title]
+    most = max((group.places for group in groups), default=1)
     lines: list[Line] = [((f"   {'  '.join(title)}  since     conf", "dim"),)]
     for group, cells in zip(groups, table, strict=True):
         sign, role = detail.severity_glyph(group.incidents[0])
         text = "  ".join(pad(cell, size, right=n == 1) for n, (cell, size) in enumerate(zip(cells, sizes, strict=True)))
         worst = group.incidents[0]
-        last = f"  {units.format_time(group.since)}  {detail.format_confidence(worst) if not worst.is_symptom else ''}"
-        lines.append(((f" {sign} ", role), (text, ""), (last, "dim")))
+        sure = detail.format_confidence(worst) if not worst.is_symptom else ""
+        last = f"  {units.format_time(group.since)}  {pad(sure, SURE_WIDTH)}"
+        row: Line = ((f" {sign} ", role), (text, ""), (last, "dim"))
+        room = columns - line_width(row)
+        lines.append((*row, (charts.bar(group.places / most, BAR_CELLS), role)) if room >= BAR_CELLS else row)
     if more := len(storm.groups) - len(groups):
         lines[-1:] = [((f"   and {more + 1} more causes", "dim"),)]
     return [fit(each, columns) for each in (*storm_head_lines(storm, columns), *lines)]
 
 
+COST_WIDTH, SURE_WIDTH, BAR_CELLS = 8, 6, 12
+"""Columns of a cost, of a confidence, and of a bar of places."""
 _TITLES = ("cause", "places", "where", "cost")
 
 
@@ -103,13 +115,12 @@ def _group_cells(group: CauseGroup, names: DisplayNames) -> tuple[str, str, str,
     """Returns the name of a cause, its number of places, the first of them, and the largest cost."""
     first = group.incidents[0]
     unknown = " (cause unknown)" if first.is_symptom else ""
-    places = len(group.incidents) + sum(len(incident.also) for incident in group.incidents)
     others = f" and {len(group.incidents) - 1:,} more" if len(group.incidents) > 1 else ""
     where = f"{first.kind} {cut(first.name, MAX_WHERE - len(others) - len(first.kind) - 1)}{others}"
     costs = [incident for incident in group.incidents if incident.impact.change is not None]
     worst = max(costs, key=lambda incident: abs(incident.impact.change or 0.0), default=None)
-    cost = units.format_value(worst.impact.change, worst.impact.unit, share=True, signed=True) if worst else ""
-    return names.condition_name(group.condition) + unknown, f"{places:,}", where, cost
+    cost = detail.shorten_impact(worst, describe_size(worst), COST_WIDTH) if worst else ""
+    return names.condition_name(group.condition) + unknown, f"{group.places:,}", where, cost
 
 
 def storm_head_lines(storm: Storm, columns: int) -> list[Line]:

@@ -9,7 +9,7 @@ from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_value import format_evidence
 from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.text import line_width, to_plain_text
-from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, T0, catalogue
+from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, SYMPTOM, T0, catalogue
 
 WORDS = DisplayNames(catalogue(), INCIDENTS)
 NOW = T0 + 100
@@ -133,3 +133,11 @@ def test_further_members_are_named_in_the_location_or_beside_it():
     short, long = (replace(ROOT, also=names) for names in (("n1", "n3"), ("node-of-rack-1", "node-of-rack-3")))
     assert "n2 +n1 n3" in to_plain_text([detail.headline(short, WORDS, NOW).what])
     assert "also hit node-of-rack-1, node-of-rack-3" in to_plain_text([detail.headline(long, WORDS, NOW).since])
+
+
+def test_where_nothing_is_advised_the_command_says_what_to_measure():
+    one = replace(SYMPTOM, decides="wire.onset_lag", mitigations=(), explained_by=None)
+    parts = {part.label: part for part in lead_sections(one, WORDS)}
+    assert "skewscope kb show wire.onset_lag" in to_plain_text(parts["do"].items)
+    advised = {part.label: part for part in lead_sections(replace(ROOT, decides="wire.onset_lag"), WORDS)}
+    assert "kb show" not in to_plain_text(advised["do"].items)
