@@ -90,6 +90,12 @@ class NewestSamples:
     """Age in seconds at which the value becomes stale."""
 
 
+LATE_QUANTILE = 0.9
+"""The part of samples that come no later than what counts as their delay (judgement: single ones may be held up)."""
+DELAY_KEPT = 0.99
+"""Part of the delay that is kept with each block: some polls find what is new at once (judgement: a hundred count)."""
+
+
 class Engine:
     """Evaluates rules on the telemetry of one fleet and keeps its incidents. Ticks must come in order of time.
 
@@ -139,6 +145,7 @@ class Engine:
             rule.id: build_rule_info(rule, prevalence.get(rule.condition, ""), known) for rule in self.rules.values()
         }
         timing = IncidentTiming(tick_s=tick)
+        self._tick_s, self._delay = tick, 0.0
         self._series = SeriesDetectors(self._rules.series_state, topology) if symptoms else None
         self._detectors: tuple[FindingDetector, ...] = (self._rules, *(self._series.all if self._series else ()))
         cells = self._series.cells if self._series is not None else None
@@ -168,12 +175,19 @@ class Engine:
         self._rules.take_in(t, block, table, frames, sampled=sampled)
         self._tracker.senders.follow(table)
         if sampled:
-            self._tracker.follow_period(self._rules.series_state.sampling.p90_period())
+            self._tracker.follow_samples(self._rules.series_state.sampling.p90_period(), self._follow_delay(t, block))
         tick = Tick(t, NewSamples.empty()) if self._series is None else self._series.read(t, sampled=sampled)
         with np.errstate(all="ignore"):
             for detector in self._detectors:
                 detector.step(tick)
         return self._follow(t)
+
+    def _follow_delay(self, t: float, block: Block) -> float:
+        """Returns by how many seconds samples come late: where a server is polled, the more the longer ago it was."""
+        if len(block):
+            late = float(np.quantile(t - block.time, LATE_QUANTILE)) - self._tick_s
+            self._delay = max(late, DELAY_KEPT * self._delay, 0.0)
+        return self._delay
 
     def _follow(self, t: float) -> tuple[IncidentChange, ...]:
         self.verdicts = self._rules.findings()
@@ -254,6 +268,7 @@ class Engine:
         transfer_features(now.evaluator, then.evaluator, entities, places)
         transfer_judges(now, then)
         self._join.take_over(join, table)
+        self._delay = before._delay  # noqa: SLF001 - one of its own kind
         self._tracker.take_over(tracker, entities.has)
         if self._series is not None and series is not None:
             self._series.take_over(series, entities)

@@ -40,6 +40,8 @@ class IncidentLifecycle:
         """How many more may open in this tick."""
         self.period = 0.0
         """Usual seconds between two samples of a series."""
+        self.delay = 0.0
+        """Seconds by which samples come late, beyond a tick."""
         self.version = 0
         """Counts the changes."""
         self._recent: dict[str, dict[str, Any]] = {DIAGNOSIS: {}, SYMPTOM: {}}
@@ -61,7 +63,10 @@ class IncidentLifecycle:
     @property
     def settle_s(self) -> float:
         """Seconds for which a diagnosis has to hold before it is known that nothing else explains it."""
-        return min(SETTLE_SAMPLES * self.period, self.quiet_s) if self.period else RESTART_S
+        if not self.period:
+            return RESTART_S
+        settled = min(SETTLE_SAMPLES * self.period, self.quiet_s)
+        return settled + min(self.delay, self.period) if settled else 0.0
 
     def hold_s(self, incident: IncidentState) -> float:
         """Returns for how many seconds an incident stays open once its evidence has cleared."""
@@ -162,4 +167,4 @@ class IncidentLifecycle:
             kind: {id_: self.states[id_] for id_ in some if id_ in self.states}
             for kind, some in before._recent.items()  # noqa: SLF001 - one of its own kind
         }
-        self.version, self.period = before.version + 1, before.period
+        self.version, self.period, self.delay = before.version + 1, before.period, before.delay

@@ -143,9 +143,9 @@ class IncidentTracker:
         """Replace the facts that are known from outside; they count from the next tick on."""
         self._context = tuple(sorted(set(context)))
 
-    def follow_period(self, period: float) -> None:
-        """Takes in how many seconds usually lie between two samples of a series."""
-        self._lifecycle.period = period
+    def follow_samples(self, period: float, delay: float) -> None:
+        """Takes in how many seconds usually lie between two samples of a series, and by how many they come late."""
+        self._lifecycle.period, self._lifecycle.delay = period, delay
         self._explainer.explain_s = self._lifecycle.explain_s
 
     def step(self, t: float, batches: Iterable[FindingBatch]) -> tuple[IncidentChange, ...]:

@@ -1,9 +1,12 @@
 """Diagnoses and symptoms have one life: the same timing, room, history and memory."""
 
+import numpy as np
 import pytest
 
 from bench.incident_storm import build_fleet
+from skewscope.engine.engine import Engine
 from skewscope.engine.incidents import lifecycle
+from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.locality import Entity
 from tests.support.incidents import Says, info, verdict
@@ -79,3 +82,25 @@ def test_incidents_of_both_kinds_are_taken_over_with_their_memory():
     gone = SymptomWorld(fleet=build_fleet(1, 0), rules=RULES).tracker
     gone.take_over(before, lambda entity: entity.name != PORTS[0])
     assert gone.list_incidents() == ()
+
+
+@pytest.mark.parametrize(
+    ("period", "delay", "expected"), [(15.0, 0.0, 18), (15.0, 5.0, 23), (15.0, 90.0, 33), (1.0, 9.0, 0)]
+)
+def test_a_diagnosis_settles_once_another_place_has_been_sampled_and_that_has_come(period, delay, expected):
+    tracker = SymptomWorld(fleet=build_fleet(len(PORTS), 0), rules=RULES).tracker
+    tracker.follow_samples(period, delay)
+    for n in range(60):
+        tracker.step(START + n, [verdict("late", {PORTS[0]: Says()}, kind="port", names=PORTS)])
+        (one,) = tracker.list_incidents()
+        assert one.is_settled == (n >= expected)
+
+
+def test_samples_of_a_server_that_is_polled_come_late():
+    engine = Engine((), KNOWN, build_fleet(1, 0))
+    numbers = np.zeros(5, np.int32)
+    in_time, polled = (Block(100.0 - np.arange(5) * step, numbers, np.ones(5)) for step in (0.1, 1.5))
+    assert engine._follow_delay(100.0, in_time) == 0.0
+    late = engine._follow_delay(100.0, polled)
+    assert 4.0 < late < 6.0
+    assert 0.9 * late < engine._follow_delay(100.0, in_time) < late
