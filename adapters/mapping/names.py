@@ -50,17 +50,8 @@ PAGE_EXPORTERS = frozenset(
         ),
         *("efa_exporter", "gaudi_exporter", "kube_state_metrics", "prometheus"),
         *("nccl_inspector", "node_exporter", "node_exporter_ib", "node_problem_detector", "nvidia_smi_exporter"),
-        *(
-            "omnistat",
-            "sglang",
-            "skewscope_agent",
-            "telegraf",
-            "tgi",
-            "tpu_device_plugin",
-            "triton",
-            "trtllm_serve",
-            "vllm",
-        ),
+        *("omnistat", "sglang", "skewscope_agent", "telegraf", "tgi", "tpu_device_plugin", "triton", "trtllm_serve"),
+        "vllm",
     )
 )
 BY_WORKLOAD = frozenset(("amd_dme", "dcgm", "gaudi_exporter", "kube_state_metrics", "prometheus"))
