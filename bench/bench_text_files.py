@@ -47,6 +47,36 @@ def vllm(rng: random.Random) -> Text:
             yield f'(APIServer pid=1) INFO:     {client} - "POST /v1/completions HTTP/1.1" 200 OK\n'
 
 
+def statistics(rng: random.Random) -> Text:
+    """Yields statistics of an engine each ten seconds, and nothing else."""
+    for second in count(0, 10):
+        yield (
+            f"INFO {date(second, '%m-%d %H:%M:%S')} [loggers.py:123] Engine 000: Avg prompt throughput: "
+            f"{rng.gauss(1200, 20):.1f} tokens/s, Avg generation throughput: {rng.gauss(900, 9):.1f} tokens/s, "
+            f"Running: {rng.randint(8, 12)} reqs, Waiting: 0 reqs, GPU KV cache usage: {rng.gauss(31, 1):.1f}%, "
+            f"Prefix cache hit rate: {rng.gauss(40, 1):.1f}%\n"
+        )
+
+
+def journald(rng: random.Random) -> Text:
+    """Yields records of a journal as JSON: sessions, units, the kernel."""
+    for number in count():
+        message, program = (
+            (f"Started Session {number} of user root.", "systemd"),
+            (f"Accepted publickey for root from 10.0.0.1 port {rng.randint(1000, 60_000)}", "sshd"),
+            (f"usb {rng.randint(1, 4)}-1: new high-speed USB device", "kernel"),
+        )[number % 3]
+        record = {
+            "__REALTIME_TIMESTAMP": str(START * 1_000_000 + number * 200_000),
+            "_HOSTNAME": "node-a",
+            "PRIORITY": "6",
+            "SYSLOG_IDENTIFIER": program,
+            "_PID": str(rng.randint(100, 60_000)),
+            "MESSAGE": message,
+        }
+        yield json.dumps(record) + "\n"
+
+
 def megatron(rng: random.Random) -> Text:
     """Yields a line for each iteration."""
     for step in count(1):
@@ -189,11 +219,13 @@ def unknown(rng: random.Random) -> Text:
 
 KINDS: dict[str, tuple[str, Callable[[random.Random], Text]]] = {
     "vllm": ("vllm.log", vllm),
+    "statistics": ("vllm.log", statistics),
     "megatron": ("megatron.log", megatron),
     "trainer": ("trainer.log", trainer),
     "deepspeed": ("deepspeed.log", deepspeed),
     "nccl": ("nccl.log", nccl),
     "kernel": ("journal.log", kernel),
+    "journald": ("journal.json", journald),
     "nginx": ("access.log", nginx),
     "nvidia-smi": ("smi.csv", nvidia_smi),
     "dcgm-csv": ("dcgm.csv", dcgm_csv),

@@ -9,7 +9,7 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError
 
 SIZE = 60_000
-WITHOUT_NUMBERS = ("nccl", "kernel")
+WITHOUT_NUMBERS = ("nccl", "kernel", "journald")
 """Kinds of which a healthy text says too little to judge."""
 
 

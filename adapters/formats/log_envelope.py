@@ -55,8 +55,11 @@ def unwrap_record(text: str) -> str:
 
 
 def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    values = (record.get(name) for name in names)
-    return next((str(value) for value in values if isinstance(value, str | int | float) and str(value)), "")
+    for name in names:
+        value = record.get(name)
+        if isinstance(value, str | int | float) and (text := str(value)):
+            return text
+    return ""
 
 
 def _journal_time(record: Mapping[str, Any]) -> str:
