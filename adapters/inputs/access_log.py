@@ -42,6 +42,10 @@ HAPROXY = re.compile(
 UVICORN = re.compile(
     rf'(?<!\S)(?:[\da-f.:\[\]]{{2,60}}|localhost(?::\d+)?) - "{METHOD} [^"]*+" (?P<code>\d{{3}})(?: |$)'
 )
+ALB = re.compile(
+    r"^(?:https?|h2|grpcs|wss?) (?P<time>\d{4}-\d\d-\d\dT[\d:.]+Z) \S+ \S+ (?P<server>\S+)"
+    r" (?P<times>-?[\d.]+ -?[\d.]+ -?[\d.]+) (?P<code>\d{3}|-) (?P<own>\d{3}|-) \d+ \d+ \"(?P<method>[A-Z]{3,7}) "
+)
 PAIR = re.compile(rf'(?<![\w.$-])([A-Za-z][\w.$-]{{0,40}}) ?[=:] ?({QUOTED}|\[[^\]]{{0,200}}\]|[^\s",;]+)')
 ADDRESS = re.compile(r"(?:https?://)?(?:\[[0-9a-f:]+\]|[A-Za-z0-9](?:[\w.-]*\w)?):\d{2,5}(?:/\S*)?")
 SECONDS = re.compile(r"\d+\.\d{3}")
@@ -129,6 +133,19 @@ def read_haproxy(line: LineMatch) -> ServedRequest | None:
     return ServedRequest(arrival, arrival + total / 1000, server, outcome_of(int(line["code"])), first, parts=parts)
 
 
+def read_alb(line: LineMatch) -> ServedRequest | None:
+    """Returns the request of a line of a load balancer of AWS, which is written at its end: times are seconds."""
+    end = to_time(line["time"])
+    times = [float(text) for text in line["times"].split()]
+    if end is None or line["code"] == "-":
+        return None
+    # A time of -1 stands for a target that did not answer.
+    known = [time for time in times if time >= 0]
+    first = sum(known[:2]) if len(known) == len(times) else NAN
+    server = server_name(line["server"]) if line["server"] != "-" else ""
+    return ServedRequest(end - sum(known), end, server, outcome_of(int(line["code"])), first)
+
+
 class Form(NamedTuple):
     """The lines of some servers."""
 
@@ -137,7 +154,10 @@ class Form(NamedTuple):
     """Returns the request of a line; None where lines state no durations."""
 
 
-FORMS = (Form(COMBINED, read_nginx), Form(ENVOY, read_envoy), Form(HAPROXY, read_haproxy), Form(UVICORN, None))
+FORMS = (
+    *(Form(COMBINED, read_nginx), Form(ENVOY, read_envoy), Form(HAPROXY, read_haproxy), Form(ALB, read_alb)),
+    Form(UVICORN, None),
+)
 
 
 def find_form(lines: Sequence[str]) -> Form | None:

@@ -293,8 +293,8 @@ def _place_columns(
     if "gpu" in kinds and "gpu" in missing:
         constants["gpu"] = missing["gpu"]
         notes.append(f"no column of the GPU: taken for GPU {ONLY_GPU}")
-    if "group" in kinds and "group" in missing:
-        constants["group"] = missing["group"]
+    if {"group", "rank"} & kinds and "group" in missing:
+        constants["group"] = constants["rank"] = missing["group"]
         notes.append(f"nothing in it names its job: {constants['group']['group']!r}, by the file's name, is taken")
     if "engine" in kinds and not {"replica", "group", "pod", *PRESENT["node"]} & own:
         constants["engine"], unnamed = find_server(origin.labels, origin.file)

@@ -170,18 +170,21 @@ def _base_of(metric: str, metrics: Collection[str]) -> tuple[str, bool]:
 def _guess_counter(metric: str, labels: Mapping[str, str]) -> GuessedName | None:
     """Returns a counter by the words of its name."""
     bare = TOTAL.sub("", metric)
+    if device := _guess_device_counter(metric, bare, labels):
+        return device
     if bare == metric:
         return None
     end = SEPARATORS.sub("_", bare).lower()
-    return _guess_device_counter(metric, end, labels) or _guess_request_counter(metric, end, labels)
+    if signal := find_counter_signal(end):
+        return GuessedName(metric, signal)
+    return _guess_request_counter(metric, end, labels)
 
 
-def _guess_device_counter(metric: str, end: str, labels: Mapping[str, str]) -> GuessedName | None:
-    """Returns a counter of a network device that a label names, or another one that is known by its words."""
-    if (meaning := find_counter(end)) and any(labels.get(label) for label in DEVICE_LABELS):
+def _guess_device_counter(metric: str, bare: str, labels: Mapping[str, str]) -> GuessedName | None:
+    """Returns a counter of a network device that a label names."""
+    if (meaning := find_counter(bare)) and any(labels.get(label) for label in DEVICE_LABELS):
         return GuessedName(metric, build_index(catalogue())[meaning.metric][0].signal, part=meaning.part)
-    signal = find_counter_signal(end)
-    return GuessedName(metric, signal) if signal else None
+    return None
 
 
 def _guess_request_counter(metric: str, end: str, labels: Mapping[str, str]) -> GuessedName | None:

@@ -196,8 +196,10 @@ class _SpanReader:
                     number, held = document, {}
                 if member in ("spans", "processes", "traceID"):
                     held[member] = value
-                elif isinstance(value, dict):
-                    self._add_element(value)
+                for each in value if isinstance(value, list) and member not in ("spans", "processes") else (value,):
+                    # Zipkin writes each trace as a list of its own.
+                    if isinstance(each, dict) and member not in ("spans", "processes", "traceID"):
+                        self._add_element(each)
         except CutOffError:
             self._add_trace(held)
             return "ends inside a span, which is left out"

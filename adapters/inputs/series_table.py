@@ -29,8 +29,9 @@ from skewscope.adapters.inputs.series_names import (
     seconds_per_step,
     to_series,
 )
-from skewscope.adapters.inputs.table_layout import LABEL_COLUMNS
+from skewscope.adapters.inputs.table_layout import LABEL_COLUMNS, is_time_name
 from skewscope.adapters.inputs.training_steps import find_job
+from skewscope.adapters.mapping.column_names import find_signal_at_end
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
@@ -84,7 +85,12 @@ class TableForm(NamedTuple):
 def find_title(file: str) -> str:
     """Returns the title of a panel, or the tag, in the name that a tool gave to its export; '' for none."""
     match = TITLE.fullmatch(file)
-    return (match["title"] or match["tag"] or "").replace("_", " ") if match else ""
+    if match is None:
+        return ""
+    # TensorBoard writes the parts of a tag with the same sign as its words.
+    end = find_signal_at_end(match["tag"].replace("_", "/")) if match["tag"] else None
+    title = match["tag"][len(end.begin) :] if match["tag"] and end else match["title"] or match["tag"] or ""
+    return title.replace("_", " ").strip()
 
 
 def find_form(names: Sequence[str]) -> TableForm:
@@ -108,7 +114,7 @@ def recognise(head: bytes, name: str) -> bool:
     line = rest.partition("\n")[0] if is_for_excel else first
     names = split_cells(line, is_for_excel[1] if is_for_excel else find_separator(line))
     form = find_form(names)
-    if form.time < 0 and form.step < 0:
+    if form.time < 0 and (form.step < 0 or any(map(is_time_name, names))):
         return False
     others = [each for place, each in enumerate(names) if place not in (form.time, form.step)]
     if form.time < 0:

@@ -84,6 +84,40 @@ SIGNAL_WORDS = {
     "gpu.dram_active": ("dram active",),
     "step.duration": ("step time", "step duration", "time per step", "duration time per step", "per step"),
     "step.sample_rate": ("sample", "sample throughput", "throughput sample"),
+    "step.data_time": (
+        *("data", "data time", "data wait", "data load", "data load time", "data loading", "data loading time"),
+        *(
+            "loader",
+            "loader time",
+            "loader wait",
+            "dataloader",
+            "dataloader time",
+            "dataloader wait",
+            "fetch",
+            "fetch time",
+        ),
+        *("batch load", "batch load time", "batch fetch", "input wait", "input time"),
+    ),
+    "step.compute_time": (
+        *("compute", "compute time", "fwd bwd", "fwd bwd time", "forward backward", "forward backward time"),
+        *("fwdbwd", "fwd bwd compute", "gpu compute", "gpu compute time"),
+    ),
+    "step.comm_time": (
+        *("comm", "comm time", "allreduce", "allreduce time", "all reduce", "all reduce time", "nccl", "nccl time"),
+        *("grad sync", "grad sync time", "gradient sync", "gradient allreduce", "reduce scatter", "all gather"),
+    ),
+    "step.wait_time": (
+        *(
+            "allreduce wait",
+            "all reduce wait",
+            "comm wait",
+            "comm wait time",
+            "barrier",
+            "barrier time",
+            "barrier wait",
+        ),
+        *("sync wait", "nccl wait", "collective wait"),
+    ),
     "serve.waiting": (
         *("request waiting", "request queued", "request pending", "request queue", "waiting", "queued", "pending"),
         *("backlog", "request backlog", "queue depth", "queue length", "queue size", "request queue depth"),

@@ -29,7 +29,7 @@ ERRORS = frozenset(("error", "errors", "err", "errs", "crc", "fcs"))
 NO_LOSS = frozenset(
     (
         *("filter", "filtered", "vlan", "xdp", "mtu", "length", "address", "mac", "lro", "gro", "tso", "checksum"),
-        *("csum", "broadcast", "multicast", "unicast", "mcast", "bcast", "ucast", "pause", "storm", "priority", "prio"),
+        *("csum", "broadcast", "multicast", "mcast", "bcast", "pause", "storm", "priority", "prio"),
         *("range", "corrected", "correctable", "stopped", "wake", "udp", "tcp", "ip", "ipv", "ptp", "map", "timestamp"),
         *("rate", "max", "last", "threshold"),
     )
@@ -37,7 +37,22 @@ NO_LOSS = frozenset(
 """Words of packets that are no loss of the device: filtered, of another layer, or a part that other counters have."""
 QUEUE_WORDS = frozenset(("queue", "ring", "rxq", "txq", "q", "channel"))
 FILLERS = frozenset(
-    ("total", "num", "count", "counter", "nic", "port", "phy", "network", "net", "interface", "eth", "if")
+    (
+        "total",
+        "num",
+        "count",
+        "counter",
+        "nic",
+        "port",
+        "phy",
+        "network",
+        "net",
+        "interface",
+        "eth",
+        "if",
+        "unicast",
+        "ucast",
+    )
 )
 OTHERS = {
     r"(?:generat(?:ed|ion)|output|completion)_tokens": "serve.generation_tokens",

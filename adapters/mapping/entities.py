@@ -14,7 +14,7 @@ from skewscope.engine.model.topology import Group, Node, Topology, canonical_gpu
 T = TypeVar("T")
 
 NODE_LABELS = ("nodename", "hostname", "Hostname", "host", "exported_instance", "instance")
-DEVICE_LABELS = ("device", "interface", "hca", "netdev", "ifname", "dev", "device_name")
+DEVICE_LABELS = ("device", "interface", "hca", "netdev", "ifname", "dev", "device_name", "ifName", "ifDescr")
 GPU_LABELS = ("gpu", "gpu_id", "gpu_index", "minor_number", "accelerator_id")
 UUID_LABELS = ("uuid", "UUID", "GPU_UUID")
 """Labels that distinguish GPUs but give no index."""

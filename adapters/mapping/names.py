@@ -428,6 +428,10 @@ def build_index(catalogue: Catalogue) -> Mapping[str, tuple[MetricMapping, ...]]
             if signal.type == "counter":
                 other = name.removesuffix("_total") if name.endswith("_total") else name + "_total"
                 loose.setdefault(other, []).append(origin)
+            # Others than node_exporter leave the keys of ethtool as they are.
+            if name.startswith("node_ethtool_"):
+                plain = name.replace("_received", "_rx").replace("_transmitted", "_tx")
+                loose.setdefault(plain, []).append(origin)
     return {name: tuple(origins) for name, origins in {**loose, **exact}.items()}
 
 

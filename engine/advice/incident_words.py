@@ -4,7 +4,7 @@ from skewscope.engine.advice.command_values import placeholder_values
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
-from skewscope.kb.quantities import format_change, format_factor, format_value, is_share
+from skewscope.kb.quantities import format_change, format_factor, format_probability, format_value, is_share
 
 _NAMED_KINDS = ("node", "rank")
 """Kinds of entities that people know by their names alone."""
@@ -82,6 +82,14 @@ def describe_size(incident: Incident) -> str:
 def _format_percent(change: float) -> str:
     """Returns `−38 %`."""
     return format_value(change, "1", share=True, signed=True)
+
+
+def describe_cause(incident: Incident, catalogue: Catalogue) -> str:
+    """Returns how far the cause of a symptom is known: `likely GPU throttled by heat (84 %)`, else `cause unknown`."""
+    if incident.leading_cause is None:
+        return "cause unknown"
+    condition, probability = incident.leading_cause
+    return f"likely {catalogue.conditions[condition].name} ({format_probability(probability)})"
 
 
 def describe_cost(incident: Incident, catalogue: Catalogue) -> str:

@@ -232,6 +232,12 @@ class Incident:
         return tuple(zip_longest(self.candidates, self.probabilities)) if self.is_symptom else ()
 
     @property
+    def leading_cause(self) -> tuple[str, float] | None:
+        """(condition, probability) of what causes a symptom more likely than all else together; None where nothing does."""
+        first = next(iter(self.likely_causes), ("", None))
+        return (first[0], first[1]) if first[1] is not None and first[1] > 0.5 else None
+
+    @property
     def unjudged_conditions(self) -> tuple[str, ...]:
         """Conditions that may be present instead of a diagnosis, and that lack telemetry to be judged."""
         return () if self.is_symptom else self.candidates
