@@ -105,6 +105,14 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
         "telegraf --config telegraf.conf --test > telegraf.influx",
         "nvidia_smi,host=n0,index=0 clocks_current_sm=1410i,power_draw=301.5,utilization_gpu=97i 1795341600000000000\n",
     ),
+    "log-export": (
+        "logs.csv",
+        "",
+        (
+            "@timestamp,host.name,message\n"
+            '2026-11-22T10:00:05Z,n0,"kernel: NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus."\n'
+        ),
+    ),
     "kineto": (
         "rank0.pt.trace.json",
         "",

@@ -83,6 +83,17 @@ def test_step_times_are_of_a_job_that_is_named_after_the_file(tmp_path):
     assert "nothing in it names its job: 'run', by the file's name, is taken" in warnings[0]
 
 
+def test_parts_of_a_step_are_those_of_the_rank_in_its_row(tmp_path):
+    head = "ts_ms;step;rank;host;data_ms;fwd_bwd_ms;allreduce_wait_ms"
+    rows = [f"{1000 * (T + n)};{n};{rank};h{rank};3;400;60" for n in range(3) for rank in range(2)]
+    samples, _ = read(table(tmp_path, head, *rows))
+    assert {(signal, value) for signal, *_, value in samples} == {
+        ("step.data_time", 0.003),
+        ("step.compute_time", 0.4),
+        ("step.wait_time", 0.06),
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "time"),
     [

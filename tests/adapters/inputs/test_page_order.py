@@ -58,3 +58,12 @@ def test_the_backend_that_fails_between_two_pages_is_named(tmp_path):
     result = CliRunner().invoke(cli, ["diagnose", *map(str, paths)])
     assert "Errors appear on replica b" in result.output
     assert "read as 2 readings of one target" in " ".join(result.output.split())
+
+
+def test_ports_of_a_switch_by_snmp_are_named(tmp_path):
+    port = 'ifHCInOctets{{ifName="Eth1/{0}"}} {1}\nifInErrors{{ifName="Eth1/{0}"}} {2}\n'
+    for number, name in enumerate(("leaf-1000.prom", "leaf-1001.prom")):
+        rows = [port.format(n, 10**9 + number * 10**8, number * 50_000 if n == 7 else 0) for n in range(1, 9)]
+        (tmp_path / name).write_text("".join(("# TYPE ifHCInOctets counter\n# TYPE ifInErrors counter\n", *rows)))
+    result = CliRunner().invoke(cli, ["diagnose", str(tmp_path / "leaf-1000.prom"), str(tmp_path / "leaf-1001.prom")])
+    assert "Errors appear on leaf/Eth1/7" in result.output

@@ -88,6 +88,7 @@ FORMS = {
     "tempo": lambda spans: otlp(spans, "batches"),
     "tempo 2": lambda spans: f'{{"trace": {otlp(spans)}}}',
     "zipkin": zipkin,
+    "zipkin, a list of traces": lambda spans: f"[{zipkin(spans)}]",
 }
 
 

@@ -25,6 +25,10 @@ POST = '"POST /v1/chat/completions HTTP/1.1"'
 NGINX = f"10.1.1.9 - - [14/Sep/2026:08:00:02 +0000] {POST} 200 812 {AGENT}"
 ENVOY = f"[2026-09-14T08:00:00.000Z] {POST} 200 -"
 ENVOY_REST = '812 4000 2000 400 "-" "curl/8" "8f2d" "llm" "10.0.0.1:8000"'
+ALB = (
+    "https 2026-09-14T08:00:02.000000Z app/llm/3f 203.0.113.1:43443 10.0.0.7:8000 0.001 1.998 0.001 200 200 2779 26"
+    ' "POST https://llm.example.com:443/v1 HTTP/1.1" "curl/8.5" ECDHE TLSv1.2 arn:aws:x "Root=1" "-" "-" 0'
+)
 HAPROXY = (
     "Sep 14 08:00:02 lb haproxy[9]: 10.1.1.9:5001 [14/Sep/2026:08:00:00.000] fe llm/gpu0 0/100/1/300/2000 200 812 "
     f"- - ---- 12/12/4/4/0 0/0 {POST}"
@@ -39,6 +43,7 @@ LINES = {
     "envoy": (f"{ENVOY} {ENVOY_REST}", REPLICA, 2.0, 0.4),
     "istio": (f'{ENVOY} via_upstream - "-" {ENVOY_REST} outbound|8000||vllm 10.2.2.2:33 - default', REPLICA, 2.0, 0.4),
     "haproxy": (HAPROXY, "gpu0", 2.0, 0.4),
+    "load balancer of AWS": (ALB, "10.0.0.7:8000", 2.0, 1.999),
 }
 ROWS = {
     "nginx": {

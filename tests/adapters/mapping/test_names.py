@@ -386,3 +386,9 @@ def test_parts_of_a_histogram_may_have_names_of_their_own():
     assert parts == [(1e-6, "sum"), (1.0, "count")]
     assert ("serve.success", "") in {(signal, part) for _, signal, part in origins}
     assert len({each.rank for each, signal, _ in origins if signal == "serve.e2e"}) == 1
+
+
+def test_keys_of_ethtool_are_known_with_and_without_the_words_of_node_exporter():
+    names = MetricResolver(loader.catalogue(), Topology())
+    found = {names.find_signals(f"node_ethtool_{key}") for key in ("tx_prio3_pause", "transmitted_prio3_pause")}
+    assert found == {frozenset({"prio.tx_pause"})}
