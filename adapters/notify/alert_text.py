@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from skewscope.adapters.notify import incident_text
 from skewscope.adapters.notify.alert_labels import group_key
-from skewscope.engine.advice.incident_words import describe_cost, describe_incident, describe_normal
+from skewscope.engine.advice.incident_words import describe_cause, describe_cost, describe_incident, describe_normal
 from skewscope.engine.advice.steps import AdvisedStep, StepCommand, advised_steps
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import FLEET, Topology
@@ -64,7 +64,7 @@ class AlertContext:
 def alert_title(one: Incident, context: AlertContext) -> str:
     """Returns sign, what goes wrong where, and how sure it is: `✖ n2 waits for its data loader (97 %)`."""
     sign = SYMPTOM_SIGN if one.is_symptom else SIGNS[one.severity]
-    note = "cause unknown" if one.is_symptom else format_probability(one.confidence)
+    note = describe_cause(one, context.catalogue) if one.is_symptom else format_probability(one.confidence)
     return incident_text.shorten(f"{sign} {context.title(one)} ({note})")
 
 

@@ -233,7 +233,7 @@ class Incident:
 
     @property
     def leading_cause(self) -> tuple[str, float] | None:
-        """(condition, probability) of what causes a symptom more likely than all else together; None where nothing does."""
+        """(condition, probability) of the cause of a symptom that is likelier than all else together; None for none."""
         first = next(iter(self.likely_causes), ("", None))
         return (first[0], first[1]) if first[1] is not None and first[1] > 0.5 else None
 

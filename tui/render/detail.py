@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from skewscope.engine.advice.command_values import fill_commands
 from skewscope.engine.advice.incident_words import (
+    describe_cause,
     describe_cost,
     describe_incident,
     describe_metric,
@@ -179,7 +180,7 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> Headline:
     mark, role = severity_glyph(incident)
     sentence = names.sentence(incident)
     what = ((f"{mark} ", role), (sentence, "title"))
-    state = ((_severity_words(incident), role), (f" · {state_words(incident)}", ""), *_certainty(incident))
+    state = ((_severity_words(incident), role), (f" · {state_words(incident)}", ""), *_certainty(incident, names))
     ended = f", ended {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
     lasted = units.format_duration(duration(incident, now))
     clock = units.format_clock(incident.began)
@@ -204,11 +205,11 @@ def state_words(incident: Incident) -> str:
     return incident.state
 
 
-def _certainty(incident: Incident) -> Line:
-    """Returns how sure a diagnosis is; a symptom is a fact, whose cause is known or not."""
+def _certainty(incident: Incident, names: DisplayNames) -> Line:
+    """Returns how sure a diagnosis is; a symptom is a fact, whose cause is likely or not known."""
     if not incident.is_symptom:
         return ((" · ", ""), (f"{format_confidence(incident)} sure", "title"))
-    return () if incident.explained_by else ((" · cause unknown", ""),)
+    return () if incident.explained_by else ((f" · {describe_cause(incident, names.catalogue)}", ""),)
 
 
 def _affected(incident: Incident, names: DisplayNames) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.engine.advice.incident_words import describe_size
+from skewscope.engine.advice.incident_words import describe_cause, describe_size
 from skewscope.engine.model.incident import SEVERITIES, Incident
 from skewscope.tui.render import charts, detail, units
 from skewscope.tui.render.detail import DisplayNames
@@ -114,7 +114,7 @@ _TITLES = ("cause", "places", "where", "cost")
 def _group_cells(group: CauseGroup, names: DisplayNames) -> tuple[str, str, str, str]:
     """Returns the name of a cause, its number of places, the first of them, and the largest cost."""
     first = group.incidents[0]
-    unknown = " (cause unknown)" if first.is_symptom else ""
+    unknown = f" ({describe_cause(first, names.catalogue)})" if first.is_symptom else ""
     others = f" and {len(group.incidents) - 1:,} more" if len(group.incidents) > 1 else ""
     where = f"{first.kind} {cut(first.name, MAX_WHERE - len(others) - len(first.kind) - 1)}{others}"
     costs = [incident for incident in group.incidents if incident.impact.change is not None]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from skewscope.engine.advice.incident_words import describe_cost, describe_incident, describe_normal
-from skewscope.engine.model.incident import Impact
+from skewscope.engine.advice.incident_words import describe_cause, describe_cost, describe_incident, describe_normal
+from skewscope.engine.model.incident import SYMPTOM, Impact
 from skewscope.kb.loader import catalogue
 from skewscope.kb.quantities import format_change
 from tests.adapters.notify.incidents import fleet
@@ -62,3 +62,17 @@ def test_a_unit_that_both_levels_have_is_written_once():
     assert format_change(3.0, 53.0, "{request}") == "3→53"
     assert format_change(3475.0, 368.0, "{token}/s") == "3,475→368/s"
     assert format_change(0.01, 0.2, "1", share=True) == "1→20 %"
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "text"),
+    [
+        ((0.84, 0.1), "likely GPU throttled by heat (84 %)"),
+        ((0.5, 0.4), "cause unknown"),
+        ((), "cause unknown"),
+    ],
+)
+def test_a_cause_that_is_likelier_than_all_else_is_named(probabilities, text):
+    causes = ("gpu-thermal-throttle", "power-cap")[: len(probabilities)]
+    symptom = replace(ROOT, category=SYMPTOM, condition="lost-clock", candidates=causes, probabilities=probabilities)
+    assert describe_cause(symptom, catalogue()) == text
