@@ -18,9 +18,9 @@ from skewscope.adapters.formats.bounds import JSON_BYTES
 from skewscope.adapters.formats.log_lines import decode_head, is_binary
 from skewscope.adapters.inputs.cell_values import find_separator, split_cells, to_time
 from skewscope.adapters.inputs.file_origin import check_size
-from skewscope.adapters.inputs.known_formats import known_formats
+from skewscope.adapters.inputs.known_formats import KIND, known_formats
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
-from skewscope.adapters.inputs.text import KIND, read_kind
+from skewscope.adapters.inputs.text import read_kind
 from skewscope.kb.problems import InputError, NothingKnownError, Problem
 
 MESSAGES = ("message", "msg", "log", "line", "event.original", "@message", "_raw", "body", "textpayload")
