@@ -43,13 +43,9 @@ def draw_members(
     if stops and stops.is_uneven:
         drawn = (stop_lines(stops, columns, groups) for groups in range(MAX_GROUPS, 0, -1))
         return next((lines for lines in drawn if len(lines) <= room), [])
-    for count in range(min(most, room - 2), 1, -1):
-        picture = members_over_time(incident, snapshot, node_lookup, most=count)
-        if picture is None:
-            return []
-        if lines := _fit_picture(picture, columns, room):
-            return lines
-    return []
+    # Beside its members a picture has a line for all others, a title and an axis.
+    picture = members_over_time(incident, snapshot, node_lookup, most=min(most, room - 3)) if room > 3 else None
+    return _fit_picture(picture, columns, room) if picture else []
 
 
 def _fit_picture(picture: CellPicture, columns: int, room: int) -> list[Line]:

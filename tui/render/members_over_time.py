@@ -19,6 +19,8 @@ NORMAL_SIGMAS = 3.0
 """Robust standard deviations about the median within which a value is normal, as on control charts."""
 MAX_RANGE = 30.0
 """Largest quotient of the worst class and the limit of the normal one; smaller ripples are drawn as normal."""
+ENOUGH_VALUES = 100_000
+"""Values whose median is that of all for a picture: thousands of members are drawn at each key."""
 LEVELS = len(SHADES) - 2
 """Classes beyond the normal one."""
 MAX_MEMBERS = 16
@@ -40,9 +42,9 @@ class ClassScale:
 
     def classify(self, values: Values) -> Classes:
         """Returns classes in the shape of `values`: 0 unknown, 1 normal, more for worse."""
-        limits = np.array(self.limits)[:, None, None]
-        beyond = (values[None] >= limits) if self.is_rising else (values[None] <= limits)
-        return np.where(np.isfinite(values), 1 + beyond.sum(axis=0), 0).astype(np.uint8)
+        sign = 1.0 if self.is_rising else -1.0
+        beyond = np.searchsorted(sign * np.array(self.limits), sign * values, side="right")
+        return np.where(np.isfinite(values), 1 + beyond, 0).astype(np.uint8)
 
     def describe(self, unit: str, *, share: bool) -> str:
         """Returns the legend."""
@@ -67,6 +69,7 @@ def choose_scale(values: Values, suspect: NDArray[np.bool_]) -> ClassScale | Non
     normal, own = values[known & ~suspect], values[known & suspect]
     if not len(own) or not len(normal):
         return None
+    normal = normal[:: max(len(normal) // ENOUGH_VALUES, 1)]
     middle = float(np.median(normal))
     spread = TO_SIGMA * float(np.median(np.abs(normal - middle))) + MIN_SPREAD_SHARE * abs(middle)
     worst = float(own[np.argmax(np.abs(own - middle))])
@@ -126,15 +129,24 @@ def _picture_of(
     marked = _marked_members(rows, incident, snapshot, node_lookup, row)
     began, ended = incident_span(incident, snapshot)
     during = (times >= began) & (times <= ended)
-    forms = [_Members(rows, values, marked, values), _Members(rows, values, marked, relative_values(values, during))]
-    drawn = [(form, scale) for form in forms if (scale := choose_scale(form.compared, marked[:, None] & during))]
-    if not drawn:
+    shown = _compare(rows, values, values, marked, during)
+    if shown is None or shown.share_beyond:
+        # Members that do different work differ all the time: each is then compared with itself at other times.
+        relative = _compare(rows, values, relative_values(values, during), marked, during)
+        shown = min(filter(None, (shown, relative)), key=lambda one: one.share_beyond, default=None)
+    if shown is None:
         return None
-    # Members that do different work differ all the time: each is then compared with itself before.
-    shown, scale = min(drawn, key=lambda pair: _share_beyond(*pair))
-    moment = _worst_moment(shown.compared, marked, during, scale)
-    order = _choose_rows(shown, scale, during, snapshot.signals.series_index.series[row].group, snapshot, most)
-    return replace(_draw(shown, order, scale, snapshot, moment), marks=_moments(incident, snapshot, times))
+    moment = _worst_moment(shown.compared, marked, during, shown.scale)
+    order = _choose_rows(shown, during, snapshot.signals.series_index.series[row].group, snapshot, most)
+    return replace(_draw(shown, order, snapshot, moment), marks=_moments(incident, snapshot, times))
+
+
+def _compare(
+    rows: RowIndex, values: Values, compared: Values, marked: NDArray[np.bool_], during: NDArray[np.bool_]
+) -> "_Members | None":
+    """Returns the members with their classes; None where no marked one leaves the normal range."""
+    scale = choose_scale(compared, marked[:, None] & during)
+    return None if scale is None else _Members(rows, values, marked, compared, scale, scale.classify(compared))
 
 
 def relative_values(values: Values, during: NDArray[np.bool_]) -> Values:
@@ -148,12 +160,6 @@ def relative_values(values: Values, during: NDArray[np.bool_]) -> Values:
     return result
 
 
-def _share_beyond(members: "_Members", scale: ClassScale) -> float:
-    """Returns which share of the other members' values leaves the normal range."""
-    classes = scale.classify(members.compared)[~members.marked]
-    return float(np.mean(classes > 1)) if classes.size else 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class _Members:
     """[member] rows of the index and which members are the incident's, [member, time] values as measured and..."""
@@ -163,6 +169,14 @@ class _Members:
     marked: NDArray[np.bool_]
     compared: Values
     """...as they are compared: the same, or as multiples of what is usual for each member."""
+    scale: ClassScale
+    classes: Classes
+
+    @property
+    def share_beyond(self) -> float:
+        """Which share of the other members' values leaves the normal range."""
+        others = self.classes[~self.marked]
+        return float(np.mean(others > 1)) if others.size else 0.0
 
     @property
     def is_relative(self) -> bool:
@@ -217,31 +231,28 @@ def _worst_moment(values: Values, marked: NDArray[np.bool_], during: NDArray[np.
 
 
 def _choose_rows(
-    members: _Members, scale: ClassScale, during: NDArray[np.bool_], group: int, snapshot: ViewSnapshot, most: int
+    members: _Members, during: NDArray[np.bool_], group: int, snapshot: ViewSnapshot, most: int
 ) -> list[int]:
     """Returns the members to show, in the order of the index: the incident's, peers, and what changed with it most."""
     series = snapshot.signals.series_index.series
     peers = np.array([series[r].group == group for r in members.rows])
-    classes = scale.classify(members.compared).astype(np.float64)
-    change = _mean(classes[:, during]) - _mean(classes[:, ~during])
+    change = _mean(members.classes[:, during]) - _mean(members.classes[:, ~during])
     ranked = sorted(range(len(peers)), key=lambda n: (not members.marked[n], not peers[n], -float(change[n]), n))
     return sorted(ranked[:most] if len(ranked) > most + 1 else ranked)
 
 
-def _mean(classes: Values) -> Values:
+def _mean(classes: Classes) -> Values:
     """Returns the mean of each row, 0 without columns."""
     result: Values = classes.mean(axis=1) if classes.shape[1] else np.zeros(len(classes))
     return result
 
 
-def _draw(
-    members: _Members, order: Sequence[int], scale: ClassScale, snapshot: ViewSnapshot, moment: int
-) -> CellPicture:
+def _draw(members: _Members, order: Sequence[int], snapshot: ViewSnapshot, moment: int) -> CellPicture:
     """Returns the picture of some members, with the median of all others as the last row."""
     series_info = snapshot.signals.series_index.series[int(members.rows[0])]
     times = snapshot.signals.times()
     labels = [_label(members, n, snapshot, moment) for n in order]
-    classes = scale.classify(members.compared)
+    scale, classes = members.scale, members.classes
     cells = classes[list(order)]
     rest = np.setdiff1d(np.arange(len(members.rows)), np.array(order))
     if len(rest):
@@ -300,12 +311,12 @@ def worst_members(snapshot: ViewSnapshot, signal: str, most: int = MAX_WORST) ->
     if scale is None:
         return None
     classes = scale.classify(values)
-    result = _Members(rows, values, np.zeros(len(rows), bool), values)
+    result = _Members(rows, values, np.zeros(len(rows), bool), values, scale, classes)
     badness = np.maximum(classes.astype(np.int64) - 1, 0).sum(axis=1)
     order = np.argsort(-badness, kind="stable")[:most].tolist()
     sign = 1.0 if scale.is_rising else -1.0
     peaks = np.where(np.isfinite(values), sign * values, -np.inf).max(axis=0)
-    return _draw(result, order, scale, snapshot, int(np.argmax(peaks)))
+    return _draw(result, order, snapshot, int(np.argmax(peaks)))
 
 
 def _outliers(values: Values) -> NDArray[np.bool_]:
