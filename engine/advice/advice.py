@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import attrgetter, itemgetter
 from typing import Any, Protocol
 
 from skewscope.engine.advice.driver_errors import find_error
@@ -181,7 +182,8 @@ class ReferenceMatcher:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._facts: dict[tuple[str, str], Fact] = {}
-        self._active: set[tuple[int, str]] = set()
+        self._active: dict[tuple[tuple[int, str, str], str, int], Conclusion] = {}
+        """The conclusions that hold, by place in their order and number of their rule."""
         self._conclusions: tuple[Conclusion, ...] | None = ()
 
     def assert_fact(self, fact: Fact) -> None:
@@ -197,7 +199,8 @@ class ReferenceMatcher:
     def conclusions(self) -> tuple[Conclusion, ...]:
         """Returns the current conclusions, ordered by priority, policy, subject and entity, each once."""
         if self._conclusions is None:
-            self._conclusions = build_conclusions(self.program, self._active)
+            self._active = dict(sorted(self._active.items(), key=itemgetter(0)))  # almost in order: little to do
+            self._conclusions = tuple({place[:2]: one for place, one in self._active.items()}.values())
         return self._conclusions
 
     def close(self) -> None:
@@ -208,10 +211,14 @@ class ReferenceMatcher:
 
     def _update_rules(self, kind: str, entity: str) -> None:
         for number in self.program.by_kind.get(kind, ()):
-            holds = self._is_met(self.program.rules[number], entity)
-            if holds != ((number, entity) in self._active):
-                (self._active.add if holds else self._active.discard)((number, entity))
+            rule = self.program.rules[number]
+            holds, place = self._is_met(rule, entity), (self.program.conclusion_keys[number], entity, number)
+            if holds != (place in self._active):
                 self._conclusions = None
+                if holds:
+                    self._active[place] = replace(rule.conclusion, entity=entity)
+                else:
+                    del self._active[place]
 
     def _is_met(self, rule: CompiledRule, entity: str) -> bool:
         blocked = rule.unless is not None and self._has_match(rule.unless, entity)
@@ -268,22 +275,23 @@ class PolicyEvaluator:
         for key in sorted(self._asserted.keys() - wanted.keys()):
             self.matcher.retract(*key)
             del self._asserted[key]
-        changed = [key for key, fact in wanted.items() if self._asserted.get(key) != fact]
+        known = self._asserted
+        changed = [key for key, fact in wanted.items() if (old := known.get(key)) is not fact and old != fact]
         for key in sorted(changed):
             self.matcher.assert_fact(wanted[key])
             self._asserted[key] = wanted[key]
 
 
 def _add_derived_facts(
-    base: Mapping[tuple[str, str], Fact], wanted: Mapping[tuple[str, str], Fact], conclusions: tuple[Conclusion, ...]
+    base: dict[tuple[str, str], Fact], wanted: Mapping[tuple[str, str], Fact], conclusions: tuple[Conclusion, ...]
 ) -> dict[tuple[str, str], Fact]:
     """Returns the facts with those derived from them; a measured fact takes precedence over a derived one."""
-    facts = dict(base)
-    for c in conclusions:
+    deriving = [c for c in conclusions if c.diagnosis or c.fact]
+    facts = dict(base) if deriving else base
+    for c in deriving:
         kind = kind_of_fact("diagnosis", c.diagnosis) if c.diagnosis else c.fact
-        if kind:
-            source = wanted.get((kind_of_fact("diagnosis", c.subject), c.entity)) if c.diagnosis else None
-            facts.setdefault((kind, c.entity), Fact(kind, c.entity, source.values if source else ()))
+        source = wanted.get((kind_of_fact("diagnosis", c.subject), c.entity)) if c.diagnosis else None
+        facts.setdefault((kind, c.entity), Fact(kind, c.entity, source.values if source else ()))
     return facts
 
 
@@ -332,7 +340,7 @@ class FactBuilder:
         found: Facts = {}
         for one in diagnoses:
             _put_fact(found, self._diagnoses.get(one.alert.key, one.content, partial(_diagnosis_fact, one)))
-        entities = sorted({one.alert.entity for one in diagnoses})
+        entities = list(dict.fromkeys(one.alert.entity for one in diagnoses))
         for entity in entities:
             _put_fact(found, self._places.get(entity, None, partial(self._topology_fact, entity)))
         for context_fact in sorted(context):
@@ -391,12 +399,12 @@ def rank_advice(
     """Returns advice by (condition, entity key), best first, each mitigation once.
 
     Args:
-        conclusions: of the policies.
+        conclusions: of the policies, each once.
         catalogue: names the actor of each mitigation.
         names: display names by entity key.
     """
     found: dict[tuple[str, str], dict[str, Advice]] = {}
-    for one in sorted(conclusions):
+    for one in sorted(conclusions, key=attrgetter("priority", "policy", "subject", "entity")):
         if one.mitigation:
             known = catalogue.mitigations.get(one.mitigation)
             why = one.why.replace("{entity}", names.get(one.entity, one.entity)).replace("{condition}", one.subject)

@@ -20,6 +20,8 @@ class CauseGraph:
                 self._add(condition.id, link.condition, link)
             for link in condition.causes:
                 self._add(link.condition, condition.id, link)
+        self._with_sibling_effects = frozenset(cause for cause, _ in self._sibling_links)
+        self._of_load = frozenset(effect for _, effect in self._sibling_links)
         self._reachable: dict[str, frozenset[str]] = {}
         self._direct_causes: dict[str, frozenset[str]] = {}
 
@@ -49,11 +51,11 @@ class CauseGraph:
 
     def has_sibling_effects(self, condition: str) -> bool:
         """Whether a condition on one replica of a pool shows on the others, which take its load."""
-        return any(cause == condition for cause, _ in self._sibling_links)
+        return condition in self._with_sibling_effects
 
     def is_of_load(self, condition: str) -> bool:
         """Whether a condition is one that the load of other replicas brings about."""
-        return any(effect == condition for _, effect in self._sibling_links)
+        return condition in self._of_load
 
     def direct_causes(self, condition: str) -> frozenset[str]:
         """Returns the direct causes of a condition."""

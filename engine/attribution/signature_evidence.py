@@ -112,6 +112,8 @@ class SignatureModel:
     """Probability that it shows in a signal at most, by condition and signal."""
     _weighed: dict[tuple[object, ...], tuple[Candidate, ...]] = field(default_factory=dict, repr=False)
     """Earlier results: of a fault of many places most symptoms look alike."""
+    _decisive: dict[tuple[tuple[str, tuple[str, ...]], ...], str] = field(default_factory=dict, repr=False)
+    """The same of `decisive_signal`."""
 
     def __post_init__(self) -> None:
         self._items = {
@@ -213,8 +215,16 @@ class SignatureModel:
         """Returns the signal that is not delivered and would best tell the two likeliest candidates apart; or ''."""
         if len(candidates) < 2:
             return ""
-        first, second = (self._shows[one.condition] for one in candidates[:2])
-        unseen = (signal for one in candidates[:2] for signal in one.unseen)
+        pair = tuple((one.condition, one.unseen) for one in candidates[:2])
+        if pair not in self._decisive:
+            if len(self._decisive) >= MAX_KEPT:
+                self._decisive.clear()
+            self._decisive[pair] = self._find_decisive(candidates[:2])
+        return self._decisive[pair]
+
+    def _find_decisive(self, candidates: Sequence[Candidate]) -> str:
+        first, second = (self._shows[one.condition] for one in candidates)
+        unseen = (signal for one in candidates for signal in one.unseen)
         gains = {signal: abs(first.get(signal, 0.0) - second.get(signal, 0.0)) for signal in unseen}
         best = min(gains.items(), key=lambda item: (-item[1], item[0]), default=("", 0.0))
         return best[0] if best[1] > 0 else ""

@@ -4,7 +4,7 @@ A symptom names no cause, so no causal graph leads to it: whatever a diagnosis a
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
@@ -41,6 +41,8 @@ class SymptomExplainer:
     tokens: PlaceTokens
     causes: CauseGraph
     _revision: int = -1
+    _basis: Sequence[tuple[object, ...]] = ()
+    """All by which the diagnoses explain, as of the last update."""
     _roots: Mapping[str, Sequence[PossibleRoot]] = field(default_factory=dict)
     """By token: what may explain what has the token, the first one first; each ends later than those before it."""
     _of_siblings: Mapping[str, Sequence[PossibleRoot]] = field(default_factory=dict)
@@ -61,13 +63,17 @@ class SymptomExplainer:
         if revision == self._revision:
             return
         self._revision = revision
+        basis = [(one.id, one.since, one.primary_entity, one.members, *_list_ends(one, states)) for one in diagnoses]
+        if basis == self._basis:
+            return
+        self._basis = basis
         before, self._explainable = self._explainable, {}
         found: dict[str, list[PossibleRoot]] = {}
         of_siblings: dict[str, list[PossibleRoot]] = {}
         for n, one in enumerate(sorted(diagnoses, key=lambda each: each.sort_key)):
             entities = tuple(sorted({one.primary_entity, *one.members}))
             tokens = self._explainable[entities] = before.get(entities) or self._find_explainable(entities)
-            roots = list(_possible_roots(n, one, states))
+            roots = [PossibleRoot(n, id_, one.since, until) for id_, until in _list_ends(one, states)]
             for token in tokens:
                 _add_later(found.setdefault(token, []), roots)
             if self.causes.has_sibling_effects(one.condition):
@@ -134,13 +140,13 @@ class SymptomExplainer:
         return frozenset(found)
 
 
-def _possible_roots(number: int, one: DiagnosisState, states: Mapping[str, IncidentState]) -> Iterator[PossibleRoot]:
-    """Yields the root of a diagnosis, then the diagnosis itself, which may last longer than its root."""
-    link = final_explanation(one, states)
-    root = states[link.id] if link else one
-    yield PossibleRoot(number, root.id, one.since, _end_of(root))
-    if root is not one and not one.merged_into:
-        yield PossibleRoot(number, one.id, one.since, _end_of(one))
+def _list_ends(one: DiagnosisState, states: Mapping[str, IncidentState]) -> list[tuple[str, float]]:
+    """Returns id and end of the root of a diagnosis, then of the diagnosis itself, which may last longer."""
+    link = final_explanation(one, states) if one.explanation else None
+    found = [states[link.id]] if link else []
+    if not (link and one.merged_into):
+        found.append(one)
+    return [(each.id, _end_of(each)) for each in found]
 
 
 def _end_of(one: IncidentState) -> float:

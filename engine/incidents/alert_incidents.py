@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from skewscope.engine.incidents.alerts import Alert, AlertKey, AlertTracker
@@ -22,6 +23,15 @@ SiblingKey = tuple[str, str, str]
 """A condition, a kind of entity and a group, as a token."""
 
 
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Alerts by condition and primary entity, in order."""
+
+    alerts: Mapping[AlertKey, Sequence[Alert]]
+    steady: dict[AlertKey, DiagnosisState] = field(default_factory=dict)
+    """The incidents that stay as they are while their clusters do, and no incident moves or is merged."""
+
+
 class AlertIncidents:
     """The incidents of alerts, kept in step with them."""
 
@@ -39,6 +49,8 @@ class AlertIncidents:
         self._count_judgeable = count_judgeable
         self.waiting = 0
         """How many incidents wait for the next tick to open."""
+        self._has_moved = False
+        """Whether an incident has moved, or become a part of another one, in this reconciliation."""
         self._by_primary_entity: dict[AlertKey, list[DiagnosisState]] = {}
         self._rotating: dict[str, list[DiagnosisState]] = {}
         """The open incidents that rotate through their groups, by condition."""
@@ -47,7 +59,7 @@ class AlertIncidents:
         """Recent incidents that may continue another one and that may be continued, by condition, kind and group; also
         some that are so no longer."""
         self._groupings: dict[str, dict[Entity, Grouping]] = {}
-        self._clusters = ResultCache[dict[AlertKey, list[Alert]]]()
+        self._clusters = ResultCache[Clusters]()
 
     @property
     def recent(self) -> dict[str, DiagnosisState]:
@@ -64,17 +76,25 @@ class AlertIncidents:
         self._index_recent(t)
         self.incident_of = {}
         self.waiting = 0
+        self._has_moved = False
         visited: set[str] = set()
         firing = []
-        for key, alerts in sorted(clusters.items()):
-            incidents = self._reconcile_cluster(t, key, alerts)
-            visited |= {one.id for one in incidents}
-            self.incident_of |= {alert.key: incidents[0] for alert in alerts if incidents}
-            if incidents and self.alerts.active[key].firing_rules:
+        for key, alerts in clusters.alerts.items():
+            steady = clusters.steady.get(key)
+            incidents = [steady] if steady is not None else self._reconcile_cluster(t, key, alerts)
+            if not incidents:
+                continue
+            visited.update(one.id for one in incidents)
+            self.incident_of.update((alert.key, incidents[0]) for alert in alerts)
+            if self.alerts.active[key].firing_rules:
                 firing.append(incidents[0])
+            if len(incidents) == 1 and incidents[0].is_settled and incidents[0].cleared_at == math.inf:
+                clusters.steady[key] = incidents[0]
         left = (one for one in self.recent.values() if one.is_open and one.id not in visited)
         for incident in sorted(left, key=lambda one: one.sort_key):
             self._resolve(t, incident)
+        if self._has_moved:
+            clusters.steady.clear()
         return firing
 
     def take_over(self, before: "AlertIncidents", is_known: Callable[[Entity], bool]) -> None:
@@ -129,12 +149,11 @@ class AlertIncidents:
         rotating = tuple((c, one.primary_entity) for c, some in self._rotating.items() for one in some)
         return self.alerts.version, fading, rotating
 
-    def _cluster_alerts(self, t: float) -> dict[AlertKey, list[Alert]]:
-        """Returns alerts by condition and primary entity."""
+    def _cluster_alerts(self, t: float) -> Clusters:
         by_condition: dict[str, list[Alert]] = {}
-        for key, alert in sorted(self.alerts.active.items()):
+        for alert in self.alerts.list_active():
             if alert.firing_rules or self.is_fading(t, alert):
-                by_condition.setdefault(key[0], []).append(alert)
+                by_condition.setdefault(alert.condition, []).append(alert)
         self._groupings = {
             c: group_alerts(alerts, self.locality, self._groupings.get(c, {}), partial(self._count_judgeable, c))
             for c, alerts in by_condition.items()
@@ -145,7 +164,7 @@ class AlertIncidents:
             for alert in alerts:
                 primary = newest.get(alert.entity) or primary_entity_of(alert.entity, self._groupings[condition])
                 clusters.setdefault((condition, primary), []).append(alert)
-        return clusters
+        return Clusters({key: clusters[key] for key in sorted(clusters)})
 
     def _newest_when_rotating(self, condition: str, alerts: Sequence[Alert]) -> Mapping[Entity, Entity]:
         """Returns the primary entity of members of groups through which a condition rotates: the newest one."""
@@ -258,6 +277,7 @@ class AlertIncidents:
 
     def _merge(self, t: float, other: DiagnosisState, incident: DiagnosisState) -> None:
         """Make one incident a part of another one; it stays listed, explained by it."""
+        self._has_moved = True
         if other.merged_into != incident.id:
             other.merged_into = incident.id
             self.lifecycle.record_change(t, other, f"part of {incident.id}")
@@ -330,6 +350,7 @@ class AlertIncidents:
         self._change_primary(t, incident, to)
 
     def _change_primary(self, t: float, incident: DiagnosisState, to: Entity) -> None:
+        self._has_moved = True
         old, new = (self.locality.display_name(entity)[1] for entity in (incident.primary_entity, to))
         self.lifecycle.record_change(t, incident, f"moved from {old} to {new}")
         # The alternatives at the new place are others.

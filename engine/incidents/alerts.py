@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skewscope.engine.incidents.confidence import Calibration, prior_log_odds, weigh_evidence
+from skewscope.engine.incidents.result_cache import ResultCache
 from skewscope.engine.ingest.feed import TICK_S
 from skewscope.engine.model.arrays import Index, has_any
 from skewscope.engine.model.locality import Entity
@@ -202,7 +203,9 @@ class AlertTracker:
         self._rules_of: dict[str, list[str]] = {}
         for rule, info in sorted(rules.items()):
             self._rules_of.setdefault(info.condition, []).append(rule)
+        self._measured = frozenset(rules)
         self.active: dict[AlertKey, Alert] = {}
+        self._sorted, self._firing = ResultCache[tuple[Alert, ...]](), ResultCache[tuple[Alert, ...]]()
         self.version = 0
         """Counts the changes that may change incidents."""
         self._states: dict[str, _RuleState] = {}
@@ -215,6 +218,17 @@ class AlertTracker:
         """(time, verdicts by rule) of the last ticks, oldest first; only their states count."""
         self._unknown: dict[str, NDArray[np.bool_]] = {}
         """By rule: [entity] what `unknown_mask` returns of them in this tick."""
+
+    def list_active(self) -> tuple[Alert, ...]:
+        """Returns all alerts by condition and entity, in order; the same object while nothing changes."""
+        return self._sorted.get(self.version, lambda: tuple(self.active[key] for key in sorted(self.active)))
+
+    def list_measured(self) -> tuple[Alert, ...]:
+        """Returns those of them for which a rule fires, not only a policy that derives them."""
+        return self._firing.get(self.version, lambda: tuple(filter(self._is_measured, self.list_active())))
+
+    def _is_measured(self, alert: Alert) -> bool:
+        return not self._measured.isdisjoint(alert.firing_rules)
 
     def update(self, t: float, verdicts: Iterable[RuleVerdict]) -> None:
         """Update the alerts with the verdicts of one tick; rules without a verdict keep theirs."""
@@ -342,15 +356,17 @@ class AlertTracker:
     def derive(self, t: float, diagnoses: Iterable[DerivedDiagnosis]) -> None:
         """Replace the alerts that policies derive; each has the evidence of the alert it is derived from."""
         wanted: dict[AlertKey, tuple[Alert, DerivedDiagnosis]] = {}
-        by_key = {(condition, entity.key): alert for (condition, entity), alert in self.active.items()}
+        diagnoses = tuple(diagnoses)
+        by_key = {(alert.condition, alert.entity.key): alert for alert in self.active.values()} if diagnoses else {}
         for one in diagnoses:
             source = by_key.get((one.source_condition, one.entity_key))
             if source is not None and source.firing_rules:
                 wanted.setdefault((one.condition, source.entity), (source, one))
-        for key, alert in sorted(self.active.items()):
-            for rule in sorted(alert.firing_rules - self.rules.keys()):
-                if key not in wanted or wanted[key][1].policy != rule:
-                    self._clear_rule(t, rule, key)
+        derived = [alert for alert in self.list_active() if not self._measured.issuperset(alert.firing_rules)]
+        for alert in derived:
+            for rule in sorted(alert.firing_rules - self._measured):
+                if alert.key not in wanted or wanted[alert.key][1].policy != rule:
+                    self._clear_rule(t, rule, alert.key)
         for key, (source, one) in sorted(wanted.items(), key=lambda item: item[0]):
             self._apply_derived(t, key, source, one)
 

@@ -161,8 +161,10 @@ def final_explanation(incident: IncidentState, states: Mapping[str, IncidentStat
 
     The relation is that of the first link that is no merge: part of an incident that something causes is caused by it.
     """
-    seen = {incident.id}
     link, root, relation = incident.explanation, "", ""
+    if link is not None and link.id in states and link.id != incident.id and states[link.id].explanation is None:
+        return link  # as of almost all: nothing is made anew
+    seen = {incident.id}
     while link is not None and link.id in states and link.id not in seen:
         seen.add(link.id)
         root, relation = link.id, link.relation if relation in ("", "merged") else relation

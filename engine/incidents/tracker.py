@@ -20,7 +20,7 @@ from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.attribution.explanation import Explainer
 from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents.alert_incidents import AlertIncidents
-from skewscope.engine.incidents.alerts import AlertTracker, DerivedDiagnosis, EvidenceSnapshot, RuleInfo
+from skewscope.engine.incidents.alerts import Alert, AlertTracker, DerivedDiagnosis, EvidenceSnapshot, RuleInfo
 from skewscope.engine.incidents.confidence import Calibration
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.finding_incidents import FindingIncidents
@@ -92,6 +92,7 @@ class IncidentTracker:
         self._evaluated_revision = -1
         """That of the last evaluation of policies."""
         self._facts = FactBuilder(self.locality)
+        self._places = ResultCache[tuple[dict[str, str], dict[str, str]]]()
         self._cache = KeyedCache[str, Incident]()
         self._listed, self._ordered = ResultCache[tuple[Incident, ...]](), ResultCache[tuple[Incident, ...]]()
         self._last_epoch: tuple[object, ...] = ()
@@ -301,17 +302,12 @@ class IncidentTracker:
         if self._revision == self._evaluated_revision:
             return False
         self._evaluated_revision = self._revision
-        firing = [
-            alert for _, alert in sorted(self.alerts.active.items()) if alert.firing_rules & self.alerts.rules.keys()
-        ]
-        diagnoses = []
-        for alert in firing:
+        numbers: list[tuple[Alert, float, int]] = []
+        for alert in self.alerts.list_measured():
             incident = self._by_alerts.incident_of.get(alert.key)
-            if incident is None:
-                continue  # it waits to open
-            moves = incident.moves if incident.primary_entity == alert.entity else 0
-            diagnoses.append(FiringDiagnosis(alert, quantise(incident.confidence), moves))
-        numbers = [(one.alert.key, one.confidence, one.moves) for one in diagnoses]
+            if incident is not None:  # else it waits to open
+                moves = incident.moves if incident.moves and incident.primary_entity == alert.entity else 0
+                numbers.append((alert, quantise(incident.confidence), moves))
         version = self.alerts.version
         policy_input = (version, self._context, numbers)
         if policy_input == self._policy_input:
@@ -319,13 +315,19 @@ class IncidentTracker:
         self._policy_input = policy_input
         self._revision += 1
         self._evaluated_revision = self._revision
+        diagnoses = [FiringDiagnosis(*each) for each in numbers]
         conclusions = self.policies.evaluate(self._facts.build(diagnoses, self._context))
         self.alerts.derive(t, _derived_diagnoses(conclusions))
-        shown = {entity.key: self.locality.display_name(entity)[1] for _, entity in self.alerts.active}
-        works = {entity.key: self.locality.work_of(entity) for _, entity in self.alerts.active}
+        shown, works = self._places.get(self.alerts.version, self._describe_places)
         suited = [one for one in conclusions if one.suits(works.get(one.entity, ""))]
         self._advice = rank_advice(suited, self.catalogue, shown)
         return self.alerts.version != version
+
+    def _describe_places(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Returns by the key of the entity of each alert its name as it is shown, and its kind of work."""
+        entities = {alert.entity for alert in self.alerts.active.values()}
+        shown = {entity.key: self.locality.display_name(entity)[1] for entity in entities}
+        return shown, {entity.key: self.locality.work_of(entity) for entity in entities}
 
     def _assign_advice(self) -> None:
         """Set the mitigations of the incidents whose primary alert fires; the others keep theirs."""
