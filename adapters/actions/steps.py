@@ -19,7 +19,7 @@ from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
 from skewscope.adapters.actions.surroundings import read_surroundings
 from skewscope.adapters.actions.traffic import check_traffic
 from skewscope.adapters.actions.view import IncidentView
-from skewscope.adapters.actions.witness_readings import WitnessReadings, list_peers
+from skewscope.adapters.actions.witness_readings import ASK_AGAIN, WitnessReadings, list_peers
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.engine.actions import by_hand, lifecycle, witnesses
 from skewscope.engine.actions.action import (
@@ -41,7 +41,7 @@ from skewscope.engine.actions.grounds import list_missing_grounds
 from skewscope.engine.actions.hold_out import find_level
 from skewscope.engine.actions.lifecycle import Observation
 from skewscope.engine.actions.limits import TAKING_OUT, list_blocks
-from skewscope.engine.actions.obstacles import NOT_JUDGED
+from skewscope.engine.actions.obstacles import NOT_HELD, NOT_JUDGED
 from skewscope.engine.actions.planning import widen_scope
 from skewscope.engine.model.incident import Incident
 
@@ -193,12 +193,17 @@ class ActionSteps:
             return f"{latest.describe()}; a person has to look"
         return witnesses.find_doubt(incident, (latest.witness,) if latest.is_slower else ())
 
-    async def ask_witnesses(self, target: Target, action: Action, state: TargetState | None = None) -> None:
-        """Has the member of an action that is not made yet compared with its peers, where its target can."""
+    async def ask_witnesses(
+        self, target: Target, action: Action, state: TargetState | None = None, within: float = ASK_AGAIN
+    ) -> None:
+        """Has the member of an action that is not made yet compared with its peers, where its target can.
+
+        Not again `within` seconds after a comparison by probes.
+        """
         if action.change.kind not in (DEWEIGHT, *TAKING_OUT):
             return
         try:
-            await self.readings.compare(target, action, state or await target.read_state(), self.view)
+            await self.readings.compare(target, action, state or await target.read_state(), self.view, within)
         except Exception as error:  # noqa: BLE001 - without a witness a person decides
             self.unforeseen += not isinstance(error, TargetError)
 
@@ -245,6 +250,9 @@ class ActionSteps:
         await self.ask_witnesses(target, action, state)
         wide = replace(action, scope=widen_scope(action.scope, action.change, target.members, state))
         around = await read_surroundings(self.planner, self.view, wide, state, self.book.actions.values())
+        if not list_blocks(wide, self.book.actions.values(), self.settings.limits, around, self.view.t):
+            # It may have waited for that: what was found before may be over.
+            await self.ask_witnesses(target, action, state, self.settings.timing.probe_every)
         async with self.starting:
             t = self.view.t
             if self.lapse(action) is not action:
@@ -253,13 +261,16 @@ class ActionSteps:
             doubt = self.find_hold(action, incident)
             if action.approved_by == POLICY and (doubt or self.mode_of(action) == PROPOSE):
                 why = doubt or f"the mode is {PROPOSE} now"
-                waits = action.move(t, PROPOSED, why, approved_by="", approved_at=None)
-                waits = replace(waits, waiting=doubt)
-                await self._settle(action, waits, "action proposed again: it waits for a person")
+                proposed = action.move(t, PROPOSED, why, approved_by="", approved_at=None)
+                proposed = replace(proposed, waiting=doubt)
+                await self._settle(action, proposed, "action proposed again: it waits for a person")
                 return
             blocks = list_blocks(wide, self.book.actions.values(), self.settings.limits, around, t)
-            if blocks:
-                await self._wait(action, "; ".join(block.text for block in blocks), [block.reason for block in blocks])
+            waits = {block.text: block.reason for block in blocks}
+            if action.approved_by == POLICY and not self.view.holds(action.reason.incident):
+                waits[NOT_HELD] = "evidence"
+            if waits:
+                await self._wait(action, "; ".join(waits), waits.values())
                 return
             change = replace(action.change, expires=t + self.settings.timing.time_to_live)
             plan = add_undo(action.plan, target, change, before, state)

@@ -38,7 +38,7 @@ with each member that is not: were it to get no more, the proposals of some woul
 FRESH = 60.0
 """Seconds for which a comparison counts."""
 ASK_AGAIN = 20.0
-"""Seconds between two comparisons by probes before a change."""
+"""Seconds between two comparisons by probes while a change is not made yet."""
 KEPT_SAMPLES = 120
 MAX_INCIDENTS = 1000
 
@@ -60,12 +60,14 @@ class WitnessReadings:
         kept = self._comparisons.get(incident)
         return kept if kept is not None and 0.0 <= t - kept.t <= FRESH else None
 
-    async def compare(self, target: Target, action: Action, state: TargetState, view: IncidentView) -> None:
-        """Compares the member of an action that is not made yet with its peers, unless that was done just now."""
+    async def compare(
+        self, target: Target, action: Action, state: TargetState, view: IncidentView, within: float = ASK_AGAIN
+    ) -> None:
+        """Compares the member of an action that is not made yet with its peers, unless it was within some seconds."""
         t, incident, member = view.t, action.reason.incident, action.change.member
         await self.sample(target, t)
         kept = self._comparisons.get(incident)
-        if kept is not None and kept.witness == PROBE and 0.0 <= t - kept.t < ASK_AGAIN:
+        if kept is not None and kept.witness == PROBE and 0.0 <= t - kept.t < within:
             return
         peers = list_peers(self.planner, view, target, action, state)
         latest = await self._probe_often(target, member, peers, t) or self._compare_loads(target, member, peers, t)

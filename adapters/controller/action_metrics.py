@@ -16,8 +16,9 @@ from skewscope.engine.actions.action import (
 )
 from skewscope.engine.actions.limits import BLOCK_REASONS, find_breaker_end
 
-FREEZE, TARGET = "freeze", "target"
-"""Reasons to wait beside the kinds of limits: all actions are frozen; the target does not answer or refuses."""
+OTHER_REASONS = ("freeze", "target", "evidence")
+"""Reasons to wait beside the kinds of limits: all actions are frozen; the target does not answer or refuses; the
+evidence does not hold at present."""
 
 
 def metric_families(coordinator: Coordinator) -> Iterator[Family]:
@@ -32,7 +33,7 @@ def metric_families(coordinator: Coordinator) -> Iterator[Family]:
     for name, meaning, label, known, result in (
         ("entered", "Actions that came into a state.", "state", (*LIVE_STATES, *FINAL_STATES), counts.entered),
         ("judged", "Actions whose effect was judged.", "outcome", (HELPED, NOT_HELPED, UNPROVEN), counts.outcomes),
-        ("blocked", "Waits of approved actions.", "reason", (*BLOCK_REASONS, FREEZE, TARGET), counts.blocks),
+        ("blocked", "Waits of approved actions.", "reason", (*BLOCK_REASONS, *OTHER_REASONS), counts.blocks),
     ):
         yield f"skewscope_actions_{name}_total", "counter", meaning, [({label: each}, result[each]) for each in known]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from skewscope.engine.actions.action import OVERRIDDEN, UNDONE, Action
 from skewscope.engine.actions.lifecycle import PROBES
 
+NOT_HELD = "its evidence does not hold at present"
 NOT_JUDGED = "it is left from before the controller started, and was not judged since"
 
 

@@ -105,7 +105,7 @@ def test_of_several_replicas_on_a_node_a_gpu_belongs_to_one(name, found):
 @pytest.mark.parametrize("delay", [0, 12])
 def test_a_target_that_accepts_late_never_has_too_few_in_use(delay):
     """Replicas fall ill one after the other; the target's state still shows those in use that it was told to drain."""
-    faults = tuple(SimulatedFault(f"r{n}", T0 + 60 + 8 * n, T0 + 63 + 8 * n, 0.2) for n in range(6))
+    faults = tuple(SimulatedFault(f"r{n}", T0 + 60 + 8 * n, T0 + 68 + 8 * n, 0.2) for n in range(6))
     limits = replace(WIDE, minimum_healthy={"pool": 7})
     world = ActingWorld(8, 4.0, faults=faults, settings=ActionSettings(mode="act", limits=limits), has_probe=False)
     carry_out, pending = world.router.carry_out, []
@@ -121,7 +121,7 @@ def test_a_target_that_accepts_late_never_has_too_few_in_use(delay):
 
 def test_two_routers_over_one_pool_share_its_minimum():
     """The one accepts late; while it does, the other is asked to drain another replica."""
-    first = SimulatedFault("r1", T0 + 60, T0 + 63, 0.2)
+    first = SimulatedFault("r1", T0 + 60, T0 + 68, 0.2)
     other = SimulatedRouter(("r0", "r1", "r2"), name="other")
     settings = ActionSettings(mode="act", limits=replace(WIDE, minimum_healthy={"pool": 2}))
     world = ActingWorld(3, faults=(first,), settings=settings, more_targets=(other,), has_probe=False)

@@ -8,6 +8,7 @@ from skewscope.adapters.actions.settings import ActionSettings
 from skewscope.engine.actions.action import UNDONE, Measurement
 from skewscope.engine.actions.change import DRAIN, ChangeSupport
 from skewscope.engine.actions.lifecycle import PROBES
+from skewscope.engine.actions.limits import ActionLimits
 from tests.support.acting_world import ActingWorld, SimulatedFault
 
 T0 = ActingWorld.t
@@ -56,3 +57,17 @@ def test_a_fault_too_small_for_a_probe_is_over_when_telemetry_no_longer_shows_it
     fault = SimulatedFault("r2", T0 + 100, T0 + 400, 0.85)
     (out,) = measure_times_out(fault, every=2.0, echo=8.0)
     assert 0 < out <= 8.0 + PROBES * 2.0 + SLACK_S
+
+
+@pytest.mark.parametrize("has_probe", [True, False])
+def test_what_waited_for_its_limits_begins_on_what_is_seen_then(has_probe):
+    """The worse one is well first: there is room then, and the other one has been well for a moment, too."""
+    faults = (SimulatedFault("r2", T0 + 100, T0 + 160, 0.2), SimulatedFault("r1", T0 + 100, T0 + 162, 0.5))
+    limits = ActionLimits(minimum_healthy={"pool": 2})
+    world = ActingWorld(
+        faults=faults, settings=ActionSettings(mode="act", limits=limits), demand=1.5, has_probe=has_probe
+    )
+    while world.t < T0 + 300:
+        world.step()
+        assert not world.router.drained
+    assert any(action.scope.entity == "r1" for action in world.coordinator.actions.values())
