@@ -223,7 +223,7 @@ class AlertTracker:
         """Returns all alerts by condition and entity, in order; the same object while nothing changes."""
         return self._sorted.get(self.version, lambda: tuple(self.active[key] for key in sorted(self.active)))
 
-    def list_measured(self) -> tuple[Alert, ...]:
+    def list_firing(self) -> tuple[Alert, ...]:
         """Returns those of them for which a rule fires, not only a policy that derives them."""
         return self._firing.get(self.version, lambda: tuple(filter(self._is_measured, self.list_active())))
 

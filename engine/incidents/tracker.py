@@ -303,7 +303,7 @@ class IncidentTracker:
             return False
         self._evaluated_revision = self._revision
         numbers: list[tuple[Alert, float, int]] = []
-        for alert in self.alerts.list_measured():
+        for alert in self.alerts.list_firing():
             incident = self._by_alerts.incident_of.get(alert.key)
             if incident is not None:  # else it waits to open
                 moves = incident.moves if incident.moves and incident.primary_entity == alert.entity else 0
