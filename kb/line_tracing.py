@@ -19,7 +19,7 @@ from skewscope.kb.line_reading import (
     line_shapes,
     unit_of_word,
 )
-from skewscope.kb.model import EVENT_PREFIX, FormatField
+from skewscope.kb.model import EVENT_PREFIX, FormatField, FormatLine
 
 LONGEST_RUN = 12
 """Digits of a run up to which a trace holds."""
@@ -86,18 +86,18 @@ def trace_line(reader: LineReader, text: str) -> tuple[LineTrace, ...] | None:
     if len(text) > MAX_TRACED:
         return None
     shape, traces = mask_digits(text), []
-    for one in reader.lines:
-        if isinstance(one.pattern, LinePattern) and not one.pattern.may_match(shape):
+    for line in reader.lines:
+        if isinstance(line.pattern, LinePattern) and not line.pattern.may_match(shape):
             continue
-        if not isinstance(one.pattern, LinePattern) or not _is_even(one):
+        if not isinstance(line.pattern, LinePattern) or not _is_even(line.line):
             return None
-        match = _match(one, one.pattern, text)
+        match = _match(line, line.pattern, text)
         others = [_vary_runs(text, digits) for digits in PROBES]
-        if any(_form(each, _match(one, one.pattern, each)) != _form(text, match) for each in others):
+        if any(_form(each, _match(line, line.pattern, each)) != _form(text, match) for each in others):
             return None
         if match is None:
             continue
-        if (trace := _trace(one, text, match)) is None:
+        if (trace := _trace(line, text, match)) is None:
             return None
         traces.append(trace)
     return tuple(traces)
@@ -113,9 +113,8 @@ def _vary_runs(text: str, digits: int) -> str:
     return DIGITS.sub(vary, text)
 
 
-def _is_even(one: CompiledLine) -> bool:
+def _is_even(line: FormatLine) -> bool:
     """Returns whether a line counts alike whatever its digits are, and means nothing for the lines that follow."""
-    line = one.line
     texts = (line.pattern, *line.parts, *line.unless)
     return (
         not (line.each or line.within or line.section or line.holds or line.fallback or line.evaluation or line.arrival)
@@ -132,13 +131,13 @@ def _is_plain(what: FormatField) -> bool:
     return not is_bound and what.time in ("", "date") and not what.signal.startswith(EVENT_PREFIX)
 
 
-def _match(one: CompiledLine, pattern: LinePattern, text: str) -> _Match | None:
+def _match(line: CompiledLine, pattern: LinePattern, text: str) -> _Match | None:
     """Returns where the fields of a line stand."""
     match = pattern.search(text)
-    if match is None or any(word in text for word in one.line.unless):
+    if match is None or any(word in text for word in line.line.unless):
         return None
-    found = [match, *(one.parts.list_matches(text) if one.parts else ())]
-    spans = {name: each.span(name) for each in found for name, part in each.groupdict().items() if part}
+    matches = [match, *(line.parts.list_matches(text) if line.parts else ())]
+    spans = {name: each.span(name) for each in matches for name, part in each.groupdict().items() if part}
     return _Match(spans, match.start())
 
 
@@ -156,20 +155,20 @@ def _place(text: str, column: int) -> str:
     return f"{text[:column]} {column}" if divides else mask_digits(text[:column])
 
 
-def _trace(one: CompiledLine, text: str, match: _Match) -> LineTrace | None:
+def _trace(line: CompiledLine, text: str, match: _Match) -> LineTrace | None:
     """Returns what a line gives where it matches; None where that depends on its digits in another way."""
     parts = {name: text[begin:end] for name, (begin, end) in match.fields.items()}
     varying = {name for name, part in parts.items() if DIGITS.search(part)}
     if any(
         (name in varying and (what.words or what.only)) or what.only[1:-1] in varying
-        for name, what in one.line.fields.items()
+        for name, what in line.line.fields.items()
     ):
         return None
-    if not one.counts(parts):
+    if not line.counts(parts):
         return LineTrace((), {}, (), match.begin, None)
     labels: dict[str, str] = {}
     numbered: list[tuple[str, int]] = []
-    for name, what in one.labels:
+    for name, what in line.labels:
         if what.label in labels or any(label == what.label for label, _ in numbered):
             return None  # fields of one label are joined
         if name in varying and (what.shape != "number" or not DIGITS.fullmatch(parts[name])):
@@ -178,9 +177,9 @@ def _trace(one: CompiledLine, text: str, match: _Match) -> LineTrace | None:
             numbered.append((what.label, _count_runs(text, match.fields[name][0])))
         elif name in parts:
             labels[what.label] = label_text(what, parts[name])
-    numbers = [_trace_number(each, text, match, parts) for each in one.numbers if each.field in parts]
-    dates = [match.fields[name] for name, _ in one.times if name in parts]
-    if None in numbers or varying & {name for name, what in one.line.fields.items() if what.unit_of}:
+    numbers = [_trace_number(each, text, match, parts) for each in line.numbers if each.field in parts]
+    dates = [match.fields[name] for name, _ in line.times if name in parts]
+    if None in numbers or varying & {name for name, what in line.line.fields.items() if what.unit_of}:
         return None
     known = tuple(number for number in numbers if number is not None and number.factor)
     return LineTrace(known, labels, tuple(numbered), match.begin, dates[0] if dates else None)

@@ -19,6 +19,7 @@ import numpy as np
 from skewscope.adapters.formats.bounds import SAMPLES
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS, drop_blanks
+from skewscope.adapters.inputs.merge import sort_by_time
 from skewscope.adapters.inputs.reader import InputReader, SeriesReader
 from skewscope.adapters.inputs.recording import Input, Recording, reader_of
 from skewscope.adapters.mapping.entities import UnmappedError
@@ -129,8 +130,10 @@ class SeriesCollector:
 
 
 def _sort_samples(series: LabelledSeries, keeps_newest: bool) -> LabelledSeries:
-    order = np.argsort(series.times, kind="stable")
-    times, values = series.times[order], series.values[order]
+    times, values = series.times, series.values
+    if (times[1:] < times[:-1]).any():
+        order = np.argsort(times, kind="stable")
+        times, values = times[order], values[order]
     if keeps_newest:
         is_last = np.append(times[1:] > times[:-1], True)
         times, values = times[is_last], values[is_last]
@@ -170,7 +173,9 @@ def _read_artefact(
     if series is None:
         with open_stream(path, max_bytes, keep_prompts=reader_of(source).keeps_prompts) as file:
             series = read_series(file, recording.display_path(source.path), dict(source.labels))
-    return samples_to_block(series, source, registry, names)
+    block = samples_to_block(series, source, registry, names)
+    del series  # of a long file there is no room for more copies
+    return sort_by_time(block)
 
 
 def samples_to_block(

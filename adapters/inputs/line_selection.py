@@ -111,8 +111,8 @@ class LineSelection:
                 text = shape.decode()
                 trace = ShapeTrace.of(self.lines, text)
                 self._traces[shape] = trace if trace and self.is_together(text, trace) else None
-        found = ((shape, self._traces.get(shape)) for shape in frequent)
-        return {shape: trace for shape, trace in found if trace is not None}
+        known = ((shape, self._traces.get(shape)) for shape in frequent)
+        return {shape: trace for shape, trace in known if trace is not None}
 
     def _learn(self, shapes: Sequence[bytes]) -> None:
         texts = [shape.decode() for shape in shapes]

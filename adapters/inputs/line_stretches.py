@@ -1,6 +1,7 @@
 """Lines in a row whose shapes are traced, as columns: their times, parts of steps, and numbers by signal and labels."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -55,17 +56,25 @@ class StretchColumns:
 
     def rows(self, begin: int) -> tuple[StepRows, Index]:
         """Returns the steps in the lines from a position on, and [step] the positions of their lines."""
-        duration = self._part("duration")
-        seconds = np.where(np.isnan(duration), 1.0 / self._part("rate"), duration)
-        places = np.flatnonzero(np.isfinite(seconds))
-        places = places[places >= begin]
+        rows, positions = self._rows
+        first = int(np.searchsorted(positions, begin))
+        return rows.cut(first, len(positions)), positions[first:]
 
-        def some(column: F64) -> F64 | None:
-            return None if np.isnan(column).all() else column[places]
+    @cached_property
+    def _rows(self) -> tuple[StepRows, Index]:
+        """All steps, and [step] the positions of their lines."""
+        positions = np.sort(np.concatenate([own for lines, own in self._lines if lines.has_parts] or [self.places[:0]]))
 
-        numbers, epochs = (some(np.trunc(self._part(name))) for name in ("number", "epoch"))
-        samples, lengths = (some(self._part(name)) for name in ("samples", "length"))
-        return StepRows(self.times[places], numbers, seconds[places], samples, epochs, lengths), places
+        def column(name: str) -> F64 | None:
+            values = self._part(name)[positions]
+            return None if np.isnan(values).all() else values
+
+        numbers, epochs = (None if each is None else np.trunc(each) for each in map(column, ("number", "epoch")))
+        duration = self._part("duration")[positions]
+        with np.errstate(divide="ignore"):
+            seconds = np.where(np.isnan(duration), 1.0 / self._part("rate")[positions], duration)
+        seconds = np.where(np.isfinite(seconds), seconds, 0.0)
+        return StepRows(self.times[positions], numbers, seconds, column("samples"), epochs, column("length")), positions
 
     @property
     def signals(self) -> frozenset[str]:
@@ -85,12 +94,12 @@ class StretchColumns:
 
     def list_series(self, begin: int, end: int) -> Iterator[SeriesPart]:
         """Yields the numbers of lines from a position to another one, without the parts of steps."""
-        found: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[Index, F64]]] = {}
+        series: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[Index, F64]]] = {}
         for lines, positions in self._lines:
             within = np.flatnonzero((positions >= begin) & (positions < end))
             for signal, labels, own, values in _list_numbers(lines, within):
-                found.setdefault((signal, tuple(labels.items())), []).append((positions[own], values))
-        for (signal, pairs), parts in found.items():
+                series.setdefault((signal, tuple(labels.items())), []).append((positions[own], values))
+        for (signal, pairs), parts in series.items():
             positions = np.concatenate([part for part, _ in parts])
             values = np.concatenate([part for _, part in parts])
             order = np.argsort(positions, kind="stable")

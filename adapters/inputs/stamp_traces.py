@@ -69,10 +69,10 @@ def _begins_of_days(years: Index, months: Index, days: Index, is_valid: np.ndarr
 def trace_stamp(text: str, begin: int = 0, end: int | None = None) -> StampTrace | None:
     """Returns where the only time of a line, or of a part of it, stands; None where that is not certain."""
     shape = mask_digits(text[begin:end])
-    found = list(STAMP.finditer(shape))
-    if len(found) != 1 or OTHER.search(shape) or shape.startswith("{"):
+    stamps = list(STAMP.finditer(shape))
+    if len(stamps) != 1 or OTHER.search(shape) or shape.startswith("{"):
         return None
-    (match,) = found
+    (match,) = stamps
     # What begins a line may be seconds since 1970.
     is_usual = match["day"] or match["gap"] == " "
     if not is_usual or (match["zone"] or "Z") != "Z" or match["gap"] not in ("T", " ", " - "):

@@ -91,11 +91,11 @@ class StepRows(NamedTuple):
     lengths: F64 | None
     """[step] steps of an epoch."""
 
-    def first(self, count: int) -> "StepRows":
-        """Returns so many of the first steps."""
+    def cut(self, begin: int, end: int) -> "StepRows":
+        """Returns some of the steps."""
         others = (self.numbers, self.samples, self.epochs, self.lengths)
-        numbers, samples, epochs, lengths = (None if each is None else each[:count] for each in others)
-        return StepRows(self.times[:count], numbers, self.seconds[:count], samples, epochs, lengths)
+        numbers, samples, epochs, lengths = (None if each is None else each[begin:end] for each in others)
+        return StepRows(self.times[begin:end], numbers, self.seconds[begin:end], samples, epochs, lengths)
 
 
 @dataclass

@@ -261,7 +261,7 @@ class TextReader:
         if self._steps:
             rows, positions = columns.rows(begin)
             if count := int(np.searchsorted(positions, end)):
-                columns.times[positions[:count]] = self._steps.read_steady(rows.first(count), columns.signals)
+                columns.times[positions[:count]] = self._steps.read_steady(rows.cut(0, count), columns.signals)
             if not count or positions[count - 1] < end - 1:
                 self._steps.steps.stamp = float(columns.times[end - 1])
         for one in columns.list_series(begin, end):

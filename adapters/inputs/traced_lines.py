@@ -43,12 +43,12 @@ class ShapeTrace:
 
     def longest(self) -> Index:
         """Returns [run] the digits up to which the trace holds."""
-        found = np.full(self.runs, LONGEST_RUN)
+        digits = np.full(self.runs, LONGEST_RUN)
         for line in self.lines:
             for number in line.numbers:
                 if number.power is not None:
-                    found[number.power] = LONGEST_POWER
-        return found
+                    digits[number.power] = LONGEST_POWER
+        return digits
 
 
 class TracedLines:
@@ -62,6 +62,11 @@ class TracedLines:
         """[line] whether the trace holds and all its numbers are exact."""
         self.values = [[self._values(number) for number in line.numbers] for line in trace.lines]
         """Of each line of the format and each of its numbers [line] the value, in the signal's unit."""
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the lines say parts of a step."""
+        return any(number.is_part for line in self.trace.lines for number in line.numbers)
 
     def list_labels(self, line: LineTrace) -> list[tuple[Mapping[str, str], Index]]:
         """Returns the labels that lines have, each with the lines that have them."""
