@@ -58,6 +58,8 @@ class AlertIncidents:
         self._ended: dict[SiblingKey, list[DiagnosisState]] = {}
         """Recent incidents that may continue another one and that may be continued, by condition, kind and group; also
         some that are so no longer."""
+        self._explained: dict[str, list[DiagnosisState]] = {}
+        """Recent incidents by the id of what explains each."""
         self._groupings: dict[str, dict[Entity, Grouping]] = {}
         self._clusters = ResultCache[Clusters]()
 
@@ -123,8 +125,10 @@ class AlertIncidents:
         return found
 
     def _index_recent(self, t: float) -> None:
-        self._by_primary_entity, self._begun, self._ended = {}, {}, {}
+        self._by_primary_entity, self._begun, self._ended, self._explained = {}, {}, {}, {}
         for one in self.recent.values():
+            if one.explanation is not None:
+                self._explained.setdefault(one.explanation.id, []).append(one)
             self._by_primary_entity.setdefault((one.condition, one.primary_entity), []).append(one)
             if not one.is_open:
                 self._add_sibling(self._ended, one)
@@ -325,9 +329,8 @@ class AlertIncidents:
             return None
         sharers = (
             one
-            for one in self.recent.values()
+            for one in self._explained.get(incident.id, ())
             if one.is_open and one.condition == incident.condition and not one.merged_into
-            if one.explanation is not None and one.explanation.id == incident.id
         )
         return min(sharers, key=lambda one: one.sort_key, default=None)
 
