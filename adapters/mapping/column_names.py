@@ -100,7 +100,7 @@ SIGNAL_WORDS = {
     ),
     "step.compute_time": (
         *("compute", "compute time", "fwd bwd", "fwd bwd time", "forward backward", "forward backward time"),
-        *("fwdbwd", "fwd bwd compute", "gpu compute", "gpu compute time"),
+        *("fwdbwd", "fwd bwd compute"),
     ),
     "step.comm_time": (
         *("comm", "comm time", "allreduce", "allreduce time", "all reduce", "all reduce time", "nccl", "nccl time"),

@@ -122,13 +122,16 @@ class Judge:
     def conclude(self) -> RuleVerdict | None:
         """Fires what has held since it could first be judged, where the data ended before the hold time of the rule.
 
-        Nothing is known of before, and nothing comes after. Returns the verdict; None where nothing begins to fire.
+        Nothing is known of before, and nothing comes after. Where all of the data is shorter than the hold time, most of
+        it is enough. Returns the verdict; None where nothing begins to fire.
         """
         verdict = self._last_verdict
         if verdict is None or not has_any(verdict.state == YES):
             return None
         first = self._reported_since + self.rule.warm_up
-        starts = (verdict.state == YES) & ~self.firing & (self._hold_timer.started <= first + ROUNDING)
+        span = self._t - first
+        latest = first + np.where(span < self.rule.fire.hold, np.maximum(span, 0.0) / 2, 0.0)
+        starts = (verdict.state == YES) & ~self.firing & (self._hold_timer.started <= latest + ROUNDING)
         if not has_any(starts):
             return None
         self.firing = self.firing | starts

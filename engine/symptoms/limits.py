@@ -15,6 +15,7 @@ from skewscope.engine.model.parameters import BURST_S, NEGLIGIBLE
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
+from skewscope.kb.quantities import MAX_PERCENT
 
 LIMITED_ROLES = frozenset({"health", "utilisation", "pressure", "capacity"})
 """Roles of which the nominal value is a limit, and not the only good value."""
@@ -136,5 +137,5 @@ class Limits(SeriesDetector):
 
 
 def _share(share: float) -> str:
-    """Returns `42 % of`, `31 times the` of what is three times as much and more."""
-    return f"{100 * share:.3g} % of" if share < 3 else f"{share:.3g} times the"
+    """Returns `42 % of`, `31 times the` of what is too much for percents."""
+    return f"{100 * share:.3g} % of" if share <= MAX_PERCENT else f"{share:.3g} times the"

@@ -60,6 +60,25 @@ def test_a_flicker_shorter_than_the_hold_is_nothing():
     assert not any(firing(Bench(rule(SIMPLE)), [1] * 5 + [9, 9, 1] * 6))
 
 
+@pytest.mark.parametrize(
+    ("values", "is_told"),
+    [
+        ([9], True),
+        ([9] * 5, True),
+        ([1, 1, 9, 9, 9, 9], True),
+        ([1, 1, 1, 1, 9, 9], False),
+        ([9, 9, 9, 9, 9, 1], False),
+        ([1] * 20 + [9] * 20, False),
+    ],
+)
+def test_where_the_data_is_shorter_than_the_hold_most_of_it_is_enough(values, is_told):
+    bench = Bench(rule(edited(SIMPLE, fire="{score: 3, hold: 30*s}")))
+    assert not any(firing(bench, values))
+    bench.detector.conclude()
+    (verdict,) = bench.detector.findings()
+    assert bool(verdict.firing[verdict.names.index("A:n2")]) is is_told
+
+
 def test_silence_neither_fires_nor_clears():
     bench = Bench(rule(SIMPLE))
     assert firing(bench, [1] * 5 + [9] * 4)[-1]
