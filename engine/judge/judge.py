@@ -122,8 +122,8 @@ class Judge:
     def conclude(self) -> RuleVerdict | None:
         """Fires what has held since it could first be judged, where the data ended before the hold time of the rule.
 
-        Nothing is known of before, and nothing comes after. Where all of the data is shorter than the hold time, most of
-        it is enough. Returns the verdict; None where nothing begins to fire.
+        Nothing is known of before, and nothing comes after. Where all of the data is shorter than the hold time, half
+        of it is enough. Returns the verdict; None where nothing begins to fire.
         """
         verdict = self._last_verdict
         if verdict is None or not has_any(verdict.state == YES):
