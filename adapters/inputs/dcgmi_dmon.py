@@ -6,6 +6,7 @@ Columns are found by their short names, or by numbers of fields, in the header t
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain, islice
 from typing import BinaryIO
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
@@ -22,6 +23,8 @@ ROW = re.compile(
 UNITS_LINE = re.compile(r"^.{0,40}?\bI[Dd](?:\s+(?P<units>\S.*)|\s*$)")
 UNIT_COLUMNS = {"MHz": "SMCLK", "C": "TMPTR", "W": "POWER", "%": "GPUTL"}
 """The column that a unit alone means, where no header names it: the one that is asked for first."""
+HEADER_LINES = 1000
+"""Lines within which a header is looked for that holds for rows before it."""
 EXAMPLE = "`#Entity   SMCLK   POWER` and rows such as `GPU 0     1410    63.2`"
 
 # Short names that dcgmi prints, by the number of the field, as far as the catalogue has a signal of it.
@@ -91,11 +94,12 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         InputError: it is no such output, or a row is damaged.
     """
     collector, times = SeriesCollector(name), RoundTimes(name, labels)
-    lines = list(read_lines(file, name))
+    lines = read_lines(file, name)
     # A paste may begin below its header, which repeats.
-    columns = _first_columns([text for _, text in lines])
+    begin = list(islice(lines, HEADER_LINES))
+    columns = _first_columns([text for _, text in begin])
     broken: Problem | None = None
-    for number, text in lines:
+    for number, text in chain(begin, lines):
         row = ROW.match(text)
         if header := HEADER.match(text):
             columns = header["names"].split()

@@ -68,7 +68,10 @@ def recognise(head: bytes, _name: str) -> bool:
     message, time = _place(names, MESSAGES), _place(names, TIMES)
     if message < 0 or time < 0:
         return False
-    rows = list(csv.reader(lines[1:], delimiter=find_separator(lines[0])))
+    try:
+        rows = list(csv.reader(lines[1:], delimiter=find_separator(lines[0])))
+    except csv.Error:
+        return False
     cells = [row[message] for row in rows if len(row) == len(names)]
     return any(len(cell.split()) >= MIN_WORDS for cell in cells)
 
@@ -117,7 +120,10 @@ def _list_lines(file: BinaryIO, name: str) -> Iterator[ExportedLine]:
     JSON_BYTES.check(name, len(data), "Export less.")
     text = data.decode("utf-8-sig", "replace")
     if text.lstrip()[:1] not in ("{", "["):
-        yield from _list_rows(text)
+        try:
+            yield from _list_rows(text)
+        except csv.Error as error:
+            raise InputError([Problem(name, 0, "", f"a damaged table ({error})", EXPECTED)]) from None
         return
     try:
         document = json.loads(text)

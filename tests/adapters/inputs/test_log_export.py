@@ -94,6 +94,15 @@ def test_other_tables_and_answers_are_not_taken(text):
     assert not log_export.recognise(text.encode(), "a")
 
 
+@pytest.mark.parametrize("cell", ["x" * 200_000, "a b\0c d"])
+def test_a_table_with_a_damaged_cell_gives_no_fault(tmp_path, cell):
+    path = tmp_path / "big.csv"
+    path.write_text(table({"n1": [(START + 1, CALM), (START + 2, cell), (START + 5, XID)]}))
+    result = CliRunner().invoke(cli, ["diagnose", str(path)])
+    assert result.exit_code in (1, 2, 3)
+    assert isinstance(result.exception, SystemExit)
+
+
 def test_an_answer_without_lines_is_refused(tmp_path):
     path = tmp_path / "empty.json"
     path.write_text(loki({"n0": []}))
