@@ -22,6 +22,7 @@ from bench.campaign_readers import (
     read_text,
 )
 from skewscope.adapters.formats.row_protocol import HelloFrame, RowFrame, SeriesFrame, encode
+from skewscope.adapters.inputs.in_hand import list_in_hand
 from skewscope.adapters.inputs.recording import demo_path, parse_topology_file
 from skewscope.adapters.mapping.name_mapping import parse_mapping
 from skewscope.engine.actions.action import action_to_json, parse_action
@@ -55,7 +56,7 @@ def build_samples() -> list[Sample]:
     """Returns a sample of each kind."""
     metrics, records = _metrics(), _records()
     logs = [Sample(kind, text.encode(), read_file("n0-eth1.txt")) for kind, text in ARTEFACTS.items()]
-    return [
+    own = [
         *logs,
         Sample("openmetrics", metrics, read_file("input.om")),
         Sample("openmetrics, zstandard", zstandard.ZstdCompressor().compress(metrics), read_file("input.om.zst")),
@@ -75,6 +76,9 @@ def build_samples() -> list[Sample]:
         Sample("incident", incident(3).as_line().encode(), read_json(parse_incident)),
         Sample("action", json.dumps(action_to_json(build_verified())).encode(), read_json(parse_action)),
     ]
+    kinds = {one.kind for one in own}
+    files = (one for one in list_in_hand() if one.sample and "/" not in one.file and one.kind not in kinds)
+    return [*own, *(Sample(one.kind, one.sample.encode(), read_file(one.file)) for one in files)]
 
 
 def _metrics() -> bytes:

@@ -6,8 +6,9 @@ gives what is whole of it. Records are lines that are put together from several 
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
@@ -99,9 +100,9 @@ def _parse_xml(text: str) -> list[Any]:
     parser: XMLPullParser[Any] = XMLPullParser(("start",))
     with suppress(ParseError):
         parser.feed(text.lstrip())
-        # What is cut off has a root nevertheless.
-        _, root = cast("tuple[str, Element]", next(iter(parser.read_events())))
-        return [{root.tag: _of_element(root, 0)}]
+        # What is cut off has a root nevertheless, unless it ends within its first tag.
+        events = cast("Iterable[tuple[str, Element]]", parser.read_events())
+        return [{root.tag: _of_element(root, 0)} for _, root in islice(events, 1)]
     return []
 
 

@@ -66,6 +66,8 @@ def test_a_record_has_all_its_values():
         '{"a": ' * 5000,
         "[[" * 5000,
         "<a>" * 100_000,
+        '<?xml version="1.0"?>\n<!DOCTYPE a SYSTEM "a.dtd">\n<a x="1',
+        '<?xml version="1.0"?>\n',
     ],
 )
 def test_a_hostile_document_ends(text):
