@@ -292,8 +292,9 @@ class _ServerRequests:
             values: [request] what is observed; NaN for nothing.
             counts: [request] how often; once each where None.
         """
-        known = np.isfinite(values) & np.isfinite(moments)
+        often = np.ones(len(values)) if counts is None else counts
+        known = np.isfinite(values) & np.isfinite(moments) & np.isfinite(often)
         if known.any():
-            weights = np.ones(int(known.sum())) if counts is None else counts[known]
+            weights = often[known]
             yield f"{metric}_sum", self._count(moments[known], values[known] * weights)
             yield f"{metric}_count", self._count(moments[known], weights)
