@@ -31,7 +31,7 @@ from skewscope.adapters.inputs.series_names import (
 )
 from skewscope.adapters.inputs.table_layout import LABEL_COLUMNS, is_time_name
 from skewscope.adapters.inputs.training_steps import find_job
-from skewscope.adapters.mapping.column_names import find_signal_at_end
+from skewscope.adapters.mapping.column_names import find_signal_at_end, is_epoch
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
@@ -114,7 +114,9 @@ def recognise(head: bytes, name: str) -> bool:
     line = rest.partition("\n")[0] if is_for_excel else first
     names = split_cells(line, is_for_excel[1] if is_for_excel else find_separator(line))
     form = find_form(names)
-    if form.time < 0 and (form.step < 0 or any(map(is_time_name, names))):
+    # An epoch beside a step is that of a training.
+    has_time = any(is_time_name(each) and not is_epoch(each) for each in names)
+    if form.time < 0 and (form.step < 0 or has_time):
         return False
     others = [each for place, each in enumerate(names) if place not in (form.time, form.step)]
     if form.time < 0:

@@ -172,3 +172,10 @@ def test_a_panel_without_data_says_what_to_ask():
 def test_a_damaged_panel_is_refused(text):
     with pytest.raises(InputError, match=r"export\.json"):
         grafana_json.read_series(io.BytesIO(text.encode()), "export.json", {})
+
+
+@pytest.mark.parametrize(
+    ("header", "is_chart"), [("epoch,step,train/step_time_s,lr", True), ("ts_ms,step,rank,fwd_bwd_ms", False)]
+)
+def test_an_epoch_beside_a_step_is_no_time(header, is_chart):
+    assert series_table.recognise(f"{header}\n0,50,0.81,0.0001\n".encode(), "metrics.csv") is is_chart
