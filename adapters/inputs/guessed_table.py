@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from skewscope.adapters.mapping.column_names import UNIT_WORDS, ColumnName, convert_unit, find_signal, split_name
+from skewscope.adapters.mapping.counter_names import DROPS, RECEIVED, SENT
 from skewscope.adapters.mapping.scales import UNITS
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import FormatField, FormatLine
@@ -58,13 +59,10 @@ PLACES = {
 """Words of the columns that say what a row is of, by their labels: what is part of another stands before it."""
 KINDS = {"gpu": ("gpu",), "device": ("port",), "node": ("node",), "instance": ("engine",), "rank": ("rank",)}
 """The catalogue's words for what a row of each label is."""
-DIRECTIONS = {
-    **dict.fromkeys(("rx", "in", "input", "ingress", "rcv", "recv", "received", "receive"), "rx"),
-    **dict.fromkeys(("tx", "out", "output", "egress", "xmit", "transmitted", "transmit"), "tx"),
-}
+DIRECTIONS = {**dict.fromkeys(RECEIVED, "rx"), **dict.fromkeys(SENT, "tx")}
 COUNTED = {
     **dict.fromkeys(("err", "errs", "error", "errors"), "errors"),
-    **dict.fromkeys(("drp", "drops", "drop", "dropped", "discard", "discards", "discarded", "disc"), "drops"),
+    **dict.fromkeys(DROPS, "drops"),
     **dict.fromkeys(("crc", "fcs"), "crc"),
     **dict.fromkeys(("symbol",), "symbol"),
     **dict.fromkeys(("pause", "ppp", "pfc"), "pause"),

@@ -13,17 +13,19 @@ from typing import NamedTuple
 from skewscope.adapters.mapping.column_names import CAMEL, MAX_NAME
 
 WORD = re.compile(r"[a-z]+|\d+")
-DIRECTIONS = {
-    **dict.fromkeys(("rx", "receive", "received", "recv", "in", "input", "ingress", "rcv"), "receive"),
-    **dict.fromkeys(("tx", "transmit", "transmitted", "sent", "out", "output", "egress", "xmit"), "transmit"),
-}
+RECEIVED = ("rx", "receive", "received", "recv", "rcv", "in", "input", "ingress")
+SENT = ("tx", "transmit", "transmitted", "xmit", "sent", "out", "output", "egress")
+DIRECTIONS = {**dict.fromkeys(RECEIVED, "receive"), **dict.fromkeys(SENT, "transmit")}
 TRAFFIC = {
     **dict.fromkeys(("bytes", "octets"), "bytes"),
     **dict.fromkeys(("packets", "pkts", "packet"), "packets"),
 }
 """Words of all that passed: a name that has more words counts a part of it."""
 DROPS = frozenset(
-    ("drop", "drops", "dropped", "discard", "discards", "discarded", "missed", "overflow", "overrun", "overruns")
+    (
+        *("drop", "drops", "dropped", "drp", "discard", "discards", "discarded", "disc"),
+        *("missed", "overflow", "overrun", "overruns"),
+    )
 )
 ERRORS = frozenset(("error", "errors", "err", "errs", "crc", "fcs"))
 NO_LOSS = frozenset(
