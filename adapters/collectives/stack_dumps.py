@@ -40,11 +40,17 @@ COLLECTIVES = re.compile(
 NCCL_CALL = re.compile(
     r"\b(?:p?nccl|rccl|ompi_?|PMPI_|MPI_|gloo::)(?P<name>All\w+|Reduce\w*|Broadcast|Bcast|Barrier|Alltoall\w*|allreduce|allgather\w*|barrier)"
 )
+WAIT = re.compile(
+    r"(?:^|[.:])Work(?:NCCL|Gloo|MPI|UCC)?(?:::|\.)(?:wait|synchronize)\w*|^_?wait_(?:tensor|for_works?)$|^req_wait$"
+)
+"""Waits for a collective that they do not name, in C++ and Python."""
 LIBRARY = re.compile(
     r"torch/|nccl|gloo|/c10d|site-packages|dist-packages|lib/python|<frozen|\.so\b"
     r"|^(?:selectors|threading|socket|ssl|queue|subprocess|contextlib|runpy)\.py|^(?:concurrent|multiprocessing|asyncio)/"
 )
 """Files of libraries; py-spy shortens the paths of the standard library."""
+SYSTEM = re.compile(r"(?:^|/)(?:lib(?:c|m|pthread|dl|rt|stdc\+\+|python[\d.]*)|ld-linux[\w-]*)[-.\d]*\.so\b")
+"""Libraries of the system, whose calls do not say what a program does."""
 COMMUNICATION = re.compile(r"distributed|c10d|nccl|gloo|communicat|parallel_state|comm\b|collectives?", re.IGNORECASE)
 MAX_FRAMES = 200
 
@@ -125,7 +131,7 @@ def _rank_in_name(file: str) -> int | None:
 
 def _state(rank: int, frames: list[StackFrame], time: float) -> RankState:
     operation = next(filter(None, map(_collective, frames)), "")
-    if operation:
+    if operation or any(WAIT.search(frame.function) for frame in frames):
         return RankState(rank, operation=operation, is_waiting=True, time=time, looks=1)
     return RankState(rank, place=_place(frames), time=time, looks=1)
 
@@ -148,9 +154,11 @@ def _plain(name: str) -> str:
 
 
 def _place(frames: Iterable[StackFrame]) -> str:
-    """Returns the innermost call of the program's own code, else the innermost of all, with what it calls."""
+    """Returns the innermost call of the program's own code, else that of a library, with what it calls."""
     listed = list(frames)
-    own = next((frame for frame in listed if frame.file and not LIBRARY.search(frame.file)), listed[0])
+    filed = [frame for frame in listed if frame.file]
+    own = next((frame for frame in filed if not LIBRARY.search(frame.file)), None)
+    own = own or next((frame for frame in filed if not SYSTEM.search(frame.file)), listed[0])
     inner = listed[0]
     shown = _shown(own)
     return shown if own == inner else f"{shown}, in {inner.function}"

@@ -119,6 +119,7 @@ READER = artefact_reader(
     read_series,
     recognise,
     set_kind=SET_KIND,
+    keeps_prompts=True,
     placed_by_name=True,
     is_fallback=True,
     is_yearless=True,

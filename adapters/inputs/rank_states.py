@@ -18,7 +18,7 @@ def _read_input(source: Input, recording: Recording) -> list[LabelledSeries]:
     folder, found = recording.display_path(source.path), RankTexts()
     labels = {"group": job_name(recording.name_input(source)), **dict(source.labels)}
     for name in recording.list_input_files(source):
-        with open_stream(recording.resolve_path(f"{source.path}/{name}")) as file:
+        with open_stream(recording.resolve_path(f"{source.path}/{name}"), keep_prompts=True) as file:
             if recognise(file.peek(HEAD_BYTES)[:HEAD_BYTES], name):
                 add_text(found, file, f"{folder}/{name}", labels)
     return list_series(found, folder, labels["group"])

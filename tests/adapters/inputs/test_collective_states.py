@@ -46,6 +46,30 @@ def test_stacks_in_files_named_after_their_ranks(tmp_path):
     assert "load (data.py:12)" in incident.summary
 
 
+GDB = """$ gdb -p $(pgrep -f 'local_rank={n}') -batch -ex 'thread apply 1 bt'   # rank{n} on h200-3
+[Thread debugging using libthread_db enabled]
+
+Thread 1 (Thread 0x7fd9b958307c (LWP 910{n}) "python3"):
+{frames}
+[Inferior 1 (process 910{n}) detached]
+"""
+GDB_WAITS = """#0  0x00007ffd3f5e86d4 in clock_gettime ()
+#1  0x00007f3bb1fb0c73 in cudaStreamSynchronize () from /usr/lib/libcudart.so.12
+#2  0x00007f3b489ba5a3 in c10d::ProcessGroupNCCL::WorkNCCL::wait(std::chrono::duration<long> >) () from /lib/libtorch.so
+#3  0x00000000008a01b0 in _PyEval_EvalFrameDefault ()"""
+GDB_READS = """#0  0x00007f1fb5a1f687 in read () from /lib/x86_64-linux-gnu/libc.so.6
+#1  0x00007f1f9b22e0d1 in parquet::SerializedFile::ParseMetaData() () from /usr/lib/libparquet.so.1900
+#2  0x00000000008a01b0 in _PyEval_EvalFrameDefault ()"""
+
+
+def test_stacks_of_gdb_are_of_the_rank_that_was_typed_and_may_wait_for_what_they_do_not_name(tmp_path):
+    text = "\n".join(GDB.format(n=n, frames=GDB_READS if n == 3 else GDB_WAITS) for n in range(8))
+    (path,) = write(tmp_path, {"bt.txt": text})
+    (incident,) = answer([path]).incidents
+    assert (incident.condition, incident.name) == ("stopped-progress", "rank3")
+    assert "rank 3 is in parquet::SerializedFile::ParseMetaData (libparquet.so.1900), in read" in incident.summary
+
+
 def ras(counts, missing=()):
     def rank(number, **more):
         return {"rank": number, "host": f"n{number // 2}", "nvml_dev": number % 2, "pid": 4000 + number, **more}
