@@ -63,16 +63,36 @@ GIVEN_PLACEHOLDERS: Mapping[str, str] = {
 
 PLACES: Mapping[str, str] = {
     "login": "on a login machine",
-    "node": "on node {node}",
+    "node": "on {node}",
     "dpu": "on the DPU of {node}",
-    "switch": "on switch {switch}",
+    "switch": "on {switch}",
     "job": "in the start script of the job",
-    "engine": "at the start of the engine of {replica}",
+    "engine": "at the start of {replica}",
     "router": "at the router",
 }
 """Where a command is run or written, in words, by its `where`."""
 
 PLACEHOLDERS = frozenset(FILLED_PLACEHOLDERS) | frozenset(GIVEN_PLACEHOLDERS)
+
+_PLACE_NAMES: Mapping[str, Mapping[str, str]] = {
+    "node": {
+        "node": "node {}",
+        "rank": "the machine of {}",
+        "replica": "a machine of replica {}",
+        "group": "a machine of group {}",
+    },
+    "switch": {"switch": "switch {}"},
+    "replica": {
+        "replica": "the engine of {}",
+        "pool": "the engines of pool {}",
+        "group": "the engine of group {}",
+        "node": "the engine on node {}",
+    },
+}
+"""By placeholder of a place: what names it, the first that is known, and in which words."""
+
+COMMAND_TEXTS = ("do", "undo", "check", "former")
+"""The fields of a command that are typed."""
 
 _placeholder = re.compile(r"\{([a-z_]+)\}")
 _OPERATORS = frozenset("();<>|&")
@@ -107,9 +127,31 @@ def is_safe_value(value: str, tool: str = "") -> bool:
 
 def fill_command(command: MitigationCommand, values: Mapping[str, str]) -> MitigationCommand:
     """Returns a command with its placeholders filled in as far as the values are known, and its place in words."""
-    place = _placeholder.sub(lambda match: values.get(match[1]) or match[1].upper(), PLACES[command.where])
-    do, undo, check = (fill_template(text, values, command.tool) for text in (command.do, command.undo, command.check))
-    return replace(command, where=place, do=do, undo=undo, check=check)
+    do, undo, check, former = (fill_template(getattr(command, name), values, command.tool) for name in COMMAND_TEXTS)
+    place, do, undo = describe_place(command.where, values), _add_start(do, command), _add_start(undo, command)
+    return replace(command, where=place, do=do, undo=undo, check=check, former=former)
+
+
+def describe_place(where: str, values: Mapping[str, str]) -> str:
+    """Returns where a command is run, in words: `on node n2`, or `on the machine of rank10` without a node."""
+
+    def name(match: re.Match[str]) -> str:
+        unknown = next(iter(_PLACE_NAMES[match[1]].values())).format(match[1].upper())
+        return name_place(match[1], values) or unknown
+
+    return _placeholder.sub(name, PLACES[where])
+
+
+def name_place(placeholder: str, values: Mapping[str, str]) -> str:
+    """Returns in words what stands for a placeholder of a place; '' where nothing that names it is known."""
+    known = ((values.get(name), words) for name, words in _PLACE_NAMES[placeholder].items())
+    return next((words.format(value) for value, words in known if value), "")
+
+
+def _add_start(options: str, command: MitigationCommand) -> str:
+    """Returns options behind the start command that they are added to; three dots stand for those that it has now."""
+    tool = COMMAND_TOOLS.get(command.tool)
+    return f"{tool.start} ... {options}" if options and tool is not None and tool.start else options
 
 
 def find_shell_faults(template: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ EntryProblems = Iterator[tuple[str, Problem]]
 EXCEPTIONS_FILE = "exceptions.yaml"
 CACHED_ENTRIES = 2048
 """Entries whose results of a lint are kept."""
-SINGLE_FILES = ("catalogue.yaml", EXCEPTIONS_FILE, "exporter_settings.yaml")
+SINGLE_FILES = ("catalogue.yaml", EXCEPTIONS_FILE, "exporter_settings.yaml", "diagnostic_commands.yaml")
 """Files of a catalogue beside the folders of entries."""
 
 

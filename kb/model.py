@@ -266,10 +266,14 @@ class MitigationCommand:
     """How it is taken back where no command does, or why it cannot be."""
     check: str = ""
     """A command line that only reads, to see whether it took effect."""
+    former: str = ""
+    """A command line that prints the value that `undo` needs, before the change; '' where `check` does."""
     needs: str = ""
     """What it needs to work: rights, hardware, a restart."""
     reads: bool = False
     """Whether it changes nothing."""
+    records: bool = False
+    """Whether it only records what the next fault shows, and mends nothing now."""
     errors: tuple[int, ...] = ()
     """Driver errors of a GPU (Xids) that it is for; () for any."""
     start: tuple[StartValue, ...] = ()

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from skewscope.adapters.notify import incident_text
 from skewscope.adapters.notify.alert_labels import group_key
 from skewscope.engine.advice.incident_words import describe_cause, describe_cost, describe_incident, describe_normal
-from skewscope.engine.advice.steps import AdvisedStep, StepCommand, advised_steps
+from skewscope.engine.advice.steps import AdvisedStep, advised_steps
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import FLEET, Topology
-from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS
 from skewscope.kb.model import Catalogue
 from skewscope.kb.problems import join_names
 from skewscope.kb.quantities import format_probability
@@ -113,26 +112,22 @@ def _step_lines(steps: tuple[AdvisedStep, ...], normal: str) -> Iterator[str]:
     """Yields the first step with its command, its undo and its test, and with the level to come back to."""
     if not steps:
         return
-    step, command = steps[0], steps[0].first
-    yield f"Do: {step.title}" + (f" ({step.risk} risk)" if step.risk else "")
-    if command:
-        yield f"  {command.command.do}"
-        yield f"  {_usage(command)}"
-    if command and command.command.undo:
+    step, first = steps[0], steps[0].first
+    yield f"Do: {step.title}" + (f" ({step.risk})" if step.risk else "")
+    if first:
+        unfilled = f"; fill in {join_names(first.unfilled)}" if first.unfilled else ""
+        yield f"  {first.command.do}"
+        yield f"  ({first.place}{unfilled})"
+        yield f"  ({first.note_first})" if first.note_first else ""
+    if first and first.command.undo:
         yield "Undo:"
-        yield f"  {command.command.undo}"
-    elif undo := (command.command.undo_by_hand if command else "") or (step.mitigation.undo if step.mitigation else ""):
-        yield f"Undo: {undo}"
-    if step.mitigation and step.mitigation.verify:
-        yield f"Worked if: {step.mitigation.verify} {normal}".rstrip()
-
-
-def _usage(command: StepCommand) -> str:
-    """Returns where a command is run or written, and what has to be filled in."""
-    tool = COMMAND_TOOLS.get(command.command.tool)
-    form = "" if tool is None or tool.form == COMMAND else f", {tool.about}"
-    unfilled = f"; fill in {join_names(command.unfilled)}" if command.unfilled else ""
-    return f"({command.command.where}{form}{unfilled})"
+        yield f"  {first.command.undo}"
+    elif step.undo:
+        yield f"Undo: {step.undo}"
+    if step.shows:
+        yield f"Look for: {step.test}"
+    elif step.test:
+        yield f"Worked if: {step.test} {normal}".rstrip()
 
 
 def _alternative_lines(one: Incident, context: AlertContext) -> Iterator[str]:

@@ -65,7 +65,7 @@ def seen_error(incident: Incident) -> int:
 
 def placeholder_values(incident: Incident, topology: Topology) -> dict[str, str]:
     """Returns what is known for the placeholders of `FILLED_PLACEHOLDERS`, unquoted."""
-    values = {"incident": incident.id, **_machine_values(_entity_values(incident, topology), topology)}
+    values = {"incident": incident.id, **place_of_node(_entity_values(incident, topology), topology)}
     if not incident.is_symptom:
         values["condition"] = incident.condition
     node = topology.node.get(values.get("node", ""))
@@ -79,7 +79,7 @@ def placeholder_values(incident: Incident, topology: Topology) -> dict[str, str]
     return values
 
 
-def _machine_values(values: Mapping[str, str], topology: Topology) -> dict[str, str]:
+def place_of_node(values: Mapping[str, str], topology: Topology) -> dict[str, str]:
     """Returns the values with a `node` only where that is a machine: of a switch's port that at the other end."""
     node = values.get("node", "")
     if _rank_place.fullmatch(node):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from skewscope.engine.advice.command_values import (
     fitting_commands,
@@ -10,14 +11,20 @@ from skewscope.engine.advice.command_values import (
     seen_error,
     start_values,
 )
+from skewscope.engine.advice.diagnostics import choose_diagnostics, reading_values
 from skewscope.engine.advice.driver_errors import order_commands
 from skewscope.engine.model.incident import Advice, Incident
 from skewscope.engine.model.topology import Topology
-from skewscope.kb.command_template import fill_command, is_safe_value, placeholders
-from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS
+from skewscope.kb.command_template import PLACES, fill_command, is_safe_value, name_place, placeholders
+from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS, SETTING
 from skewscope.kb.model import Catalogue, Mitigation, MitigationCommand
 
 RISKS = ("low", "medium", "high")
+NOW, AT_START, READS, LATER, INCOMPLETE, IDEA = range(6)
+"""The order of steps: commands to run, options of what is started again, a command that only reads, and last what is
+risky, for another place or for the next fault, what lacks a value, and what has no command."""
+STARTED_KINDS = ("rank", "group", "replica", "pool")
+"""Kinds of entities that a job or an engine consists of, for which its start may be changed."""
 _NOUNS: Mapping[str, tuple[str, str]] = {
     "node": ("node", ""),
     "machine": ("node", ""),
@@ -43,26 +50,49 @@ class StepCommand:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it changes something and can be typed as it stands, as a command line or into a script."""
-        return not (self.unfilled or self.is_for_other or self.command.reads)
+        """Whether it can be typed as it stands, as a command line or into a script."""
+        return not (self.unfilled or self.is_for_other)
 
     @property
     def is_ready(self) -> bool:
         """Whether it is a command line that changes something and can be run as it stands."""
+        return self.is_complete and self.is_line and not self.command.reads
+
+    @property
+    def is_line(self) -> bool:
+        """Whether it is a command line, not a part of another file or start command."""
         known = COMMAND_TOOLS.get(self.command.tool)
-        return self.is_complete and (known is None or known.form == COMMAND)
+        return known is None or known.form == COMMAND
+
+    @property
+    def place(self) -> str:
+        """Where it is typed or written: `on node n2`, or `at the router, a line of HAProxy's configuration`."""
+        known = COMMAND_TOOLS.get(self.command.tool)
+        is_part = known is not None and known.form == SETTING
+        return f"{self.command.where}, {known.about}" if known and is_part else self.command.where
+
+    @property
+    def note_first(self) -> str:
+        """What has to be noted before it is run, and the command that prints it; '' for nothing."""
+        if running := COMMAND_TOOLS[self.command.tool].running if self.command.tool in COMMAND_TOOLS else "":
+            return f"...: the options that it has now; note them first: {running}"
+        printed = self.command.former or self.command.check
+        is_needed = "FORMER" in self.command.undo
+        return f"FORMER: the value that it has now; note it first{f': {printed}' * bool(printed)}" if is_needed else ""
 
 
 @dataclass(frozen=True, slots=True)
 class AdvisedStep:
-    """A mitigation that is advised for an incident."""
+    """A mitigation that is advised for an incident, or a command that shows what to look at first."""
 
     advice: Advice
     title: str
     """`Drain n2`."""
     mitigation: Mitigation | None = None
-    """None where the catalogue does not have it."""
+    """None where the catalogue does not have it, and where nothing is changed."""
     commands: tuple[StepCommand, ...] = ()
+    shows: str = ""
+    """How the output of a command that only reads tells causes apart; '' where the step changes something."""
 
     @property
     def ready(self) -> StepCommand | None:
@@ -72,28 +102,54 @@ class AdvisedStep:
 
     @property
     def first(self) -> StepCommand | None:
-        """The command to show: one that is ready, else complete, else the first one that changes something."""
-        some = [one for one in self.commands if not one.command.reads]
+        """The command to show: one that is ready, else complete; one that only reads where none changes something."""
+        some = [one for one in self.commands if not one.command.reads] or self.commands
         return self.ready or min(some, key=lambda one: not one.is_complete, default=None)
 
     @property
     def risk(self) -> str:
-        """The risk: low, medium or high; '' where it is unknown."""
-        return self.mitigation.risk if self.mitigation else ""
+        """The risk in words: `low risk`, `only reads`; '' where it is unknown."""
+        return "only reads" if self.shows else f"{self.mitigation.risk} risk" if self.mitigation else ""
+
+    @property
+    def undo(self) -> str:
+        """How it is taken back, as a command or in words; '' where nothing is changed."""
+        command = self.first.command if self.first else None
+        by_hand = self.mitigation.undo if self.mitigation else ""
+        return (command.undo or command.undo_by_hand or by_hand) if command else by_hand
+
+    @property
+    def test(self) -> str:
+        """What shows that it worked, or what its output tells."""
+        return self.shows or (self.mitigation.verify if self.mitigation else "")
 
 
 def advised_steps(
     incident: Incident, catalogue: Catalogue, topology: Topology | None = None
 ) -> tuple[AdvisedStep, ...]:
-    """Returns the mitigations of an incident that fit its place, those first that can be carried out.
+    """Returns what is advised for a root, in the order in which it can be carried out; () for what another explains.
 
-    These are ready, have an undo, and are of low risk.
+    What can be run here comes first, where the cause is known and the risk is not high; then the command that shows the
+    next evidence, before all that is incomplete, risky, for another place, or for the next fault.
     """
+    if incident.explained_by is not None:
+        return ()
     topology = topology or Topology()
     values = placeholder_values(incident, topology)
     known = ((advice, catalogue.mitigations.get(advice.id)) for advice in incident.mitigations)
-    steps = (_build_step(advice, one, incident, topology, values) for advice, one in known)
-    return tuple(sorted(filter(None, steps), key=_order))
+    steps = [_build_step(advice, one, incident, topology, values) for advice, one in known]
+    steps.append(_build_reading_step(incident, catalogue, topology))
+    return tuple(sorted(filter(None, steps), key=partial(_order, incident)))
+
+
+def _build_reading_step(incident: Incident, catalogue: Catalogue, topology: Topology) -> AdvisedStep | None:
+    """Returns the command that shows the next evidence at the place; None where no command fits it."""
+    values = reading_values(incident, topology)
+    chosen = choose_diagnostics(incident, catalogue, values)
+    if not chosen:
+        return None
+    commands = tuple(_build_command(one.command, values, 0) for one in chosen)
+    return AdvisedStep(Advice("", "operator", ""), chosen[0].title, None, commands, chosen[0].shows)
 
 
 def _build_step(
@@ -113,10 +169,11 @@ def _build_step(
 
 
 def _build_command(template: MitigationCommand, values: Mapping[str, str], error: int) -> StepCommand:
-    names = placeholders(template.do)
-    unfilled = tuple(name.upper() for name in names if not is_safe_value(values.get(name, ""), template.tool))
+    unfilled = [name for name in placeholders(template.do) if not is_safe_value(values.get(name, ""), template.tool)]
+    unfilled += [name for name in placeholders(PLACES[template.where]) if not name_place(name, values)]
     is_for_other = bool(template.errors) and error not in template.errors
-    return StepCommand(fill_command(template, values), unfilled, is_for_other)
+    names = tuple(dict.fromkeys(name.upper() for name in unfilled))
+    return StepCommand(fill_command(template, values), names, is_for_other)
 
 
 def name_step(mitigation: Mitigation, values: Mapping[str, str]) -> str:
@@ -131,10 +188,29 @@ def name_step(mitigation: Mitigation, values: Mapping[str, str]) -> str:
     return _noun.sub(replace_noun, mitigation.name, count=1)
 
 
-def _order(step: AdvisedStep) -> tuple[int, bool, int]:
-    """Sorts what can be run here first, then what goes into a script, is risky, lacks a value, or is an idea."""
-    first, is_risky = step.first, step.risk == RISKS[-1]
-    complete = 2 if is_risky else 0 if step.ready else 1
-    tier = 4 if first is None else complete if first.is_complete else 3
-    has_no_undo = first is None or not first.command.undo
-    return tier, has_no_undo, RISKS.index(step.risk) if step.risk in RISKS else len(RISKS)
+def _order(incident: Incident, step: AdvisedStep) -> tuple[int, bool, int]:
+    """Sorts by what can be done now at little risk, by undo, and by risk."""
+    first, risk = step.first, step.mitigation.risk if step.mitigation else RISKS[-1]
+    return _tier(incident, step), first is None or not first.command.undo, RISKS.index(risk)
+
+
+def _tier(incident: Incident, step: AdvisedStep) -> int:
+    """Returns the place in the order: READS for what only reads, before it what may be done without that."""
+    first = step.first
+    if first is None or step.shows:
+        return READS if step.shows else IDEA
+    if not first.is_complete:
+        return INCOMPLETE
+    if not _may_precede_reading(incident, step, first.command):
+        return LATER
+    if first.is_line:
+        return NOW
+    # A symptom may have another cause: no job is started again before a look.
+    return AT_START if not incident.is_symptom and incident.kind in STARTED_KINDS else LATER
+
+
+def _may_precede_reading(incident: Incident, step: AdvisedStep, command: MitigationCommand) -> bool:
+    """Returns whether the cause is known well enough for the risk of a step that helps now."""
+    most = RISKS[:1] if incident.is_symptom else RISKS[:2]
+    is_known = not incident.is_symptom or incident.leading_cause is not None
+    return is_known and not command.records and step.mitigation is not None and step.mitigation.risk in most

@@ -2,14 +2,20 @@
 
 from collections.abc import Iterator
 
-from skewscope.kb.command_template import GIVEN_PLACEHOLDERS, PLACEHOLDERS, find_shell_faults, first_word, placeholders
-from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS, ENVIRONMENT, OPTIONS, tool_program
+from skewscope.kb.command_template import (
+    COMMAND_TEXTS,
+    GIVEN_PLACEHOLDERS,
+    PLACEHOLDERS,
+    find_shell_faults,
+    first_word,
+    placeholders,
+)
+from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS, ENVIRONMENT, OPTIONS, SETTING, tool_program
 from skewscope.kb.entry_store import CatalogueEntry
 from skewscope.kb.lint import Problems, entry_lint
 from skewscope.kb.model import Mitigation, MitigationCommand
 from skewscope.kb.problems import suggest_name
 
-TEXT_FIELDS = ("do", "undo", "check")
 PROGRAMS = frozenset(tool_program(name) for name, tool in COMMAND_TOOLS.items() if tool.form == COMMAND)
 
 
@@ -34,9 +40,10 @@ def command_tool_is_known(entry: CatalogueEntry) -> Problems:
             if wanted := _wrong_form(getattr(command, field), command.tool):
                 text = getattr(command, field)
                 yield entry.document.problem(("commands", n, field), f"{text[:40]!r}", wanted)
-        if command.check and first_word(command.check) not in PROGRAMS:
-            found = f"{first_word(command.check)!r}"
-            yield entry.document.problem(("commands", n, "check"), found, "a command line of a known tool")
+        for field in ("check", "former"):
+            word = first_word(getattr(command, field))
+            if word and word not in PROGRAMS:
+                yield entry.document.problem(("commands", n, field), f"{word!r}", "a command line of a known tool")
 
 
 def _wrong_form(text: str, tool: str) -> str:
@@ -57,7 +64,7 @@ def _wrong_form(text: str, tool: str) -> str:
 def command_placeholders_are_known(entry: CatalogueEntry) -> Problems:
     """Every placeholder of a command is known."""
     for n, command in _commands(entry):
-        for field in TEXT_FIELDS:
+        for field in COMMAND_TEXTS:
             for name in placeholders(getattr(command, field)):
                 if name not in PLACEHOLDERS:
                     hint = suggest_name(name, PLACEHOLDERS)
@@ -77,11 +84,23 @@ def command_starts_are_of_its_placeholders(entry: CatalogueEntry) -> Problems:
                 yield entry.document.problem(("commands", n, "start", at), found, f"one of {sorted(open_names)}")
 
 
+@entry_lint("mitigations", "Write in `former` the command that prints it, or `check` if that does.")
+def command_prints_what_its_undo_needs(entry: CatalogueEntry) -> Problems:
+    """Every undo with the value before comes with a command that prints that value."""
+    for n, command in _commands(entry):
+        tool = COMMAND_TOOLS.get(command.tool)
+        is_printed = command.former or command.check or (tool is not None and (tool.running or tool.form == SETTING))
+        if "former" in placeholders(command.undo) and not is_printed:
+            yield entry.document.problem(
+                ("commands", n, "undo"), "{former}, which nothing prints", "`former` or `check`"
+            )
+
+
 @entry_lint("mitigations", "Write each command by itself, with placeholders outside of quotes.")
 def command_is_one_command(entry: CatalogueEntry) -> Problems:
     """A shell reads each command line as one plain command."""
     for n, command in _commands(entry):
-        for field in TEXT_FIELDS:
+        for field in COMMAND_TEXTS:
             for fault in find_shell_faults(getattr(command, field)):
                 yield entry.document.problem(("commands", n, field), fault, "one plain command line")
 

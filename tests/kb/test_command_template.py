@@ -20,6 +20,7 @@ from skewscope.kb.command_template import (
     placeholders,
 )
 from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS, tool_program
+from skewscope.kb.diagnostic_commands import load_diagnostic_commands
 from skewscope.kb.entry_kinds import builtin_folder
 from skewscope.kb.loader import catalogue
 from skewscope.kb.schema_validation import schema
@@ -120,8 +121,9 @@ def test_placeholders_are_of_one_kind_and_in_use():
 
 
 def test_tools_are_in_use_in_order_and_named_by_their_programs():
-    checked_with = {first_word(command.check) for command in COMMANDS}
-    assert {command.tool for command in COMMANDS} | (checked_with & set(COMMAND_TOOLS)) == set(COMMAND_TOOLS)
+    read_with = {first_word(text) for command in COMMANDS for text in (command.check, command.former)}
+    read_with |= {one.command.tool for one in load_diagnostic_commands()}
+    assert {command.tool for command in COMMANDS} | (read_with & set(COMMAND_TOOLS)) == set(COMMAND_TOOLS)
     assert list(COMMAND_TOOLS) == sorted(COMMAND_TOOLS)
     assert tool_program("linuxptp") == "ptp4l"
     assert tool_program("scontrol") == "scontrol"

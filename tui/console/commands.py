@@ -191,7 +191,8 @@ class IncidentCommands(ConsoleCommands):
                 True,
             )
             return
-        steps = advised_steps(chosen, self.state.names.catalogue, self.state.snapshot.topology)[:MAX_CHOICES]
+        advised = advised_steps(chosen, self.state.names.catalogue, self.state.snapshot.topology)
+        steps = [step for step in advised if not step.shows][:MAX_CHOICES]
         lines = mitigation_plan.menu_lines(steps)
         choices = "".join(str(n) for n in range(1, len(steps) + 1))
         self.console.show_dialog(

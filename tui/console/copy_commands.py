@@ -12,7 +12,6 @@ from skewscope.tui.console.commands import ConsoleCommands
 from skewscope.tui.render import html_report, report, share
 from skewscope.tui.render.cell_picture import picture_lines
 from skewscope.tui.render.evidence_reading import series_reader
-from skewscope.tui.render.incident_lead import measuring_command
 from skewscope.tui.render.members_over_time import members_over_time
 from skewscope.tui.render.text import Line, to_plain_text
 
@@ -36,11 +35,7 @@ class CopyCommands(ConsoleCommands):
         steps = [found[0] for one in incidents if (found := self._steps(one)) and found[0].first]
         if self.copy_steps(steps, is_undo=bool(arg)):
             return
-        measuring = [text for one in incidents if not arg and not self._steps(one) and (text := measuring_command(one))]
-        if measuring:
-            self._copy("\n".join(dict.fromkeys(measuring)), "what to measure")
-        else:
-            self.console.show_message(self._why_none(incidents, is_undo=bool(arg)), True)
+        self.console.show_message(self._why_none(incidents, is_undo=bool(arg)), True)
 
     def copy_steps(self, steps: Sequence[AdvisedStep], *, is_undo: bool) -> bool:
         """Copy the commands of some steps, or their undos; returns whether there are any."""
@@ -61,17 +56,12 @@ class CopyCommands(ConsoleCommands):
         """Returns why there is no command to copy."""
         first = incidents[0]
         steps = self._steps(first)
-        if steps and steps[0].first and is_undo:
-            by_hand = steps[0].first.command.undo_by_hand
-            return f"{steps[0].title} has no command as undo{f': {by_hand}' if by_hand else ''}"
-        known = next(
-            (step.mitigation.no_command for step in steps if step.mitigation and step.mitigation.no_command), ""
-        )
-        if known:
-            return f"no command: {known}"
-        if steps:
-            return f"no command is known for {steps[0].title}"
-        return "Nothing is advised" + ("; see the incident that explains it." if first.explained_by else ".")
+        if not steps or steps[0].first is None or not is_undo:
+            return "Nothing is advised" + ("; see the incident that explains it." if first.explained_by else ".")
+        if steps[0].shows:
+            return f"{steps[0].title}: nothing is changed, so nothing is undone"
+        by_hand = steps[0].first.command.undo_by_hand
+        return f"{steps[0].title} has no command as undo{f': {by_hand}' if by_hand else ''}"
 
     def do_copy(self, arg: int) -> None:
         """Share the selected incidents in a form to choose; copy what other screens show, as text or as JSON."""

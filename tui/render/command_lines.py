@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from html import escape
 
 from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS, OPTIONS
-from skewscope.kb.model import Mitigation, MitigationCommand
+from skewscope.kb.model import MitigationCommand
 from skewscope.kb.problems import join_names
 from skewscope.tui.render.text import Line, line, sanitise
 
@@ -18,6 +18,8 @@ def command_lines(commands: Iterable[MitigationCommand], no_command: str = "") -
     for command in commands:
         out.append(line(f"  {_describe(command)}", "dim"))
         out.append((("    ", ""), (command.do, COPY_ROLE)))
+        if command.former:
+            out += [line("  to note first:", "dim"), (("    ", ""), (command.former, COPY_ROLE))]
         if command.undo:
             out += [line("  to take it back:", "dim"), (("    ", ""), (command.undo, COPY_ROLE))]
         elif command.undo_by_hand:
@@ -34,7 +36,7 @@ def command_source_lines(commands: Iterable[MitigationCommand]) -> list[Line]:
     return [((f"{one.tool}: ", "key"), (f"{one.version}", ""), (f" ({one.basis})", "dim")) for one in commands]
 
 
-def commands_html(mitigation: Mitigation, commands: Iterable[MitigationCommand]) -> str:
+def commands_html(commands: Iterable[MitigationCommand], no_command: str = "") -> str:
     """Returns the commands as HTML, each in a block of its own; '' without any."""
     out = []
     for command in commands:
@@ -45,8 +47,8 @@ def commands_html(mitigation: Mitigation, commands: Iterable[MitigationCommand])
             out.append(f"<p>to take it back: {_text(command.undo_by_hand)}</p>")
         if command.check:
             out.append(f"<p>to check</p><pre>{_text(command.check)}</pre>")
-    if mitigation.no_command:
-        out.append(f"<p>no command: {_text(mitigation.no_command)}</p>")
+    if no_command:
+        out.append(f"<p>no command: {_text(no_command)}</p>")
     return "".join(out)
 
 

@@ -353,9 +353,11 @@ def recipe_items(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     items: list[Line] = []
     for n, step in enumerate(advised_steps(incident, names.catalogue, names.topology), 1):
         items.append(_advice_line(n, step))
+        commands = [one.command for one in step.commands]
         if known := step.mitigation:
-            commands = [one.command for one in step.commands]
             items += [*recipe_lines(known), *command_lines(commands, known.no_command)]
+        elif step.shows:
+            items += [*command_lines(commands), (("  look for: ", "dim"), (step.shows, ""))]
     return tuple(items)
 
 

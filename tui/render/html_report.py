@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from skewscope.adapters.actions.summary import describe_action
 from skewscope.adapters.view.snapshot import ViewSnapshot
 from skewscope.engine.actions.action import Action
-from skewscope.engine.advice.command_values import fill_commands
 from skewscope.engine.advice.incident_words import format_location
 from skewscope.engine.advice.steps import advised_steps
 from skewscope.engine.model.incident import Incident, IncidentEvidence
@@ -241,14 +240,16 @@ def _evidence_table(incident: Incident, names: DisplayNames) -> str:
 def _advice_section(incident: Incident, data: HtmlReportData) -> str:
     """Returns each advised mitigation with its effect, risk, way back and check, and its commands ready to copy."""
     out = []
-    names = replace(data.names, topology=data.snapshot.topology)
-    for step in advised_steps(incident, names.catalogue, names.topology):
+    for step in advised_steps(incident, data.names.catalogue, data.snapshot.topology):
         advice, known = step.advice, step.mitigation
+        commands = [one.command for one in step.commands]
         if known is not None:
             recipe = "".join(f"<li>{_spans_html(one)}" for one in detail.recipe_lines(known))
-            filled = commands_html(known, fill_commands(known, incident, names.topology))
+            filled = commands_html(commands, known.no_command)
             why = f"<p>{to_html(advice.why)}</p>" if advice.why else ""
             out.append(f"<h3>{to_html(known.name)} ({to_html(advice.actor)})</h3>{why}<ul>{recipe}</ul>{filled}")
+        elif step.shows:
+            out.append(f"<h3>{to_html(step.title)}</h3>{commands_html(commands)}<p>look for: {to_html(step.shows)}</p>")
     return f"<details class=do><summary>what to do</summary>{''.join(out)}</details>" if out else ""
 
 

@@ -11,15 +11,15 @@ from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.text import Line, fit, justify, line_width, wrap
 
 _LABEL_WIDTH = 10
-_GROW_ORDER = ("caused by", "causes", "why", "do", "undo", "if wrong", "works if", "also")
+_GROW_ORDER = ("caused by", "causes", "why", "do", "undo", "if wrong", "works if", "look for", "also")
 """Sections in the order in which they get rows that are left, one form after the other."""
-_WHOLE = ("if wrong", "works if")
+_WHOLE = ("if wrong", "works if", "look for")
 """Sections of sentences: a part of one says something else."""
 _NEEDED = ("why", "do", "undo", *_WHOLE)
 """Sections that are left out last."""
 _LEAST_ITEMS = {"do": 2}
 """Items of a section that are kept while others can be left out: an advice comes with its command."""
-_DROP_ORDER = ("also", "works if", "if wrong", "causes", "undo", "caused by", "do")
+_DROP_ORDER = ("also", "works if", "look for", "if wrong", "causes", "undo", "caused by", "do")
 """Sections to drop first when rows are missing."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from skewscope.engine.advice.incident_words import describe_normal
-from skewscope.engine.advice.steps import AdvisedStep, advised_steps
+from skewscope.engine.advice.steps import AdvisedStep, StepCommand, advised_steps
 from skewscope.engine.model.incident import CompetingCondition, Incident, IncidentEvidence
 from skewscope.kb.problems import join_names
 from skewscope.kb.quantities import format_probability
@@ -28,8 +28,7 @@ MAX_STEPS = 3
 """Mitigations that the lead names."""
 MAX_EFFECTS = 5
 """Incidents caused by this one that the lead lists."""
-FORMER_NOTE = "(FORMER: the value before, to be noted first)"
-STEP_LABELS = ("do", "undo", "works if")
+STEP_LABELS = ("do", "undo", "works if", "look for")
 NO_DATA, RULED_OUT = "no data", "ruled out"
 
 
@@ -43,7 +42,7 @@ def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...
         caused_by,
         # Beside a cause that is known others would only compete with it.
         Section("causes", () if is_explained else _open_causes(incident, names)),
-        *(step_sections(steps, incident, names) or (Section(STEP_LABELS[0], measuring_lines(incident)),)),
+        *step_sections(steps, incident, names),
         Section(IF_WRONG_LABEL, (() if is_explained else alternative_lines(incident, names)) or _retreat_lines(steps)),
         effects,
     )
@@ -107,58 +106,46 @@ def step_sections(steps: tuple[AdvisedStep, ...], incident: Incident, names: Dis
     do: list[Line] = []
     # Of what is over nothing has to be done now.
     when = ", if it comes back" if incident.state == "resolved" else ""
-    name_width = max(width(step.title) for step in steps[:MAX_STEPS])
     for n, step in enumerate(steps[:MAX_STEPS], 1):
-        do.append(((f"{n} ", "dim"), (pad(step.title, name_width), "key"), (f"  {step_note(step)}{when}", "dim")))
+        do.append(((f"{n} ", "dim"), (step.title, "key"), (f"  {step_note(step)}{when}", "dim")))
         if n == 1 and step.first:
-            do.append((("  ", ""), (step.first.command.do, COPY_ROLE)))
+            do += _command_lines(step.first)
     more = len(steps) - MAX_STEPS
     do += [line(f"and {more} more", "dim")] if more > 0 else []
     first = steps[0]
-    parts = tuple(do), _undo_lines(first), _test_lines(first, incident, names)
-    return tuple(Section(label, items) for label, items in zip(STEP_LABELS, parts, strict=True))
+    do_label, undo_label, test_label, shows_label = STEP_LABELS
+    return (
+        Section(do_label, tuple(do)),
+        Section(undo_label, _undo_lines(first)),
+        Section(shows_label if first.shows else test_label, _test_lines(first, incident, names)),
+    )
 
 
-def measuring_command(incident: Incident) -> str:
-    """Returns what says how to measure the signal that tells the causes of an incident apart; '' without one."""
-    return f"skewscope kb show {incident.decides}" if incident.decides and not incident.explained_by else ""
-
-
-def measuring_lines(incident: Incident) -> tuple[Line, ...]:
-    """Returns the command where no cause is likely enough for an advice, () where nothing tells them apart."""
-    command = measuring_command(incident)
-    if not command:
-        return ()
-    title: Line = (("1 ", "dim"), ("Measure what tells the causes apart", "key"), ("  no risk · ready to copy", "dim"))
-    return (title, (("  ", ""), (command, COPY_ROLE)))
+def _command_lines(first: StepCommand) -> list[Line]:
+    """Returns a command to copy, and what it needs or what to note before it."""
+    notes = filter(None, (f"needs {first.command.needs}" if first.command.needs else "", first.note_first))
+    return [(("  ", ""), (first.command.do, COPY_ROLE)), *(line(f"  ({note})", "dim") for note in notes)]
 
 
 def step_note(step: AdvisedStep) -> str:
-    """Returns risk of a step, and what keeps it from being run as it stands: `low risk · fill in SERVER`."""
+    """Returns risk of a step, and where it is typed or what keeps it from that: `low risk · fill in SERVER`."""
     first = step.first
-    if step.ready:
-        state = "ready to copy"
-    elif first is None:
+    if first is None:
         state = f"no command, by the {step.advice.actor}"
     else:
-        state = f"fill in {join_names(first.unfilled)}" if first.unfilled else first.command.where
-    return " · ".join(filter(None, (f"{step.risk} risk" if step.risk else "", state)))
+        state = f"fill in {join_names(first.unfilled)}" if first.unfilled else first.place
+    return " · ".join(filter(None, (step.risk, state)))
 
 
 def _undo_lines(step: AdvisedStep) -> tuple[Line, ...]:
-    command = step.first.command if step.first else None
-    if command and command.undo:
-        is_noted = "FORMER" in command.undo
-        return ((command.undo, COPY_ROLE),), *([line(FORMER_NOTE, "dim")] if is_noted else [])
-    text = (command.undo_by_hand if command else "") or (step.mitigation.undo if step.mitigation else "")
-    return (line(text),) if text else ()
+    is_command = step.first is not None and step.undo == step.first.command.undo
+    return (line(step.undo, COPY_ROLE if is_command else ""),) if step.undo else ()
 
 
 def _test_lines(step: AdvisedStep, incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     """Returns the test of success, with the level to come back to where it was measured."""
-    test = step.mitigation.verify if step.mitigation else ""
-    level = describe_normal(incident, names.catalogue) if incident.state != "resolved" else ""
-    return tuple(map(line, filter(None, (test, level))))
+    level = "" if incident.state == "resolved" or step.shows else describe_normal(incident, names.catalogue)
+    return tuple(map(line, filter(None, (step.test, level))))
 
 
 # --- what else it could be
@@ -183,8 +170,10 @@ def _retreat_lines(steps: tuple[AdvisedStep, ...]) -> tuple[Line, ...]:
     """Returns what to do where the first advice does not help and nothing else is known to compete."""
     if not steps:
         return ()
-    then = f", then 2 {steps[1].title}" if len(steps) > 1 else ""
-    return (line(f"It does not help: take it back{then}."),)
+    then = f"2 {steps[1].title}" if len(steps) > 1 else ""
+    if steps[0].shows:
+        return (line(f"It shows none of that: {then}."),) if then else ()
+    return (line(f"It does not help: take it back{', then ' if then else ''}{then}."),)
 
 
 def alternative_line(one: CompetingCondition, incident: Incident, names: DisplayNames) -> Line:

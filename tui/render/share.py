@@ -38,10 +38,12 @@ def _step_lines(step: AdvisedStep) -> list[str]:
     lines = [f"Do: **{_escape(step.title)}** ({step_note(step)})"]
     if step.first:
         lines += ["", *_block(step.first.command.do)]
+        note = step.first.note_first
+        lines += [_escape(f"({note})")] if note else []
         if step.first.command.undo:
             lines += ["", "Undo:", "", *_block(step.first.command.undo)]
-    test = step.mitigation.verify if step.mitigation else ""
-    return [*lines, "", f"Works if: {_escape(test)}"] if test else lines
+    label = "Look for" if step.shows else "Works if"
+    return [*lines, "", f"{label}: {_escape(step.test)}"] if step.test else lines
 
 
 def _block(command: str) -> list[str]:

@@ -281,7 +281,7 @@ def test_a_message_for_each_opening_and_each_end():
     opened, resolved = (post.json for post in ear.posts)
     assert opened["title"] == "! n3 holds up group A: every rank waits for it (75 %)"
     assert "confidence" not in opened["message"]
-    assert "Do: drain-node" in opened["message"]
+    assert "Do: Compare the GPUs' clocks (only reads)" in opened["message"]
     assert resolved["title"] == "Resolved: n3 holds up group A: every rank waits for it"
 
 

@@ -17,7 +17,12 @@ TOPOLOGY = Topology(
 
 def steps(*ids, **more):
     one = replace(ROOT, mitigations=tuple(Advice(id_, "", "") for id_ in ids), **more)
-    return advised_steps(one, catalogue(), TOPOLOGY)
+    return changing(advised_steps(one, catalogue(), TOPOLOGY))
+
+
+def changing(steps):
+    """Returns the steps without the one that only reads."""
+    return [one for one in steps if not one.shows]
 
 
 def test_what_can_be_run_here_comes_first_and_ideas_come_last():
@@ -56,13 +61,13 @@ def test_commands_for_errors_that_were_not_seen_are_never_ready():
 
 def test_a_mitigation_that_the_catalogue_lacks_is_named_by_its_id():
     (one,) = steps("own-idea")
-    assert (one.title, one.first, one.risk) == ("own-idea", None, "")
+    assert (one.title, one.first, one.risk, one.undo, one.test) == ("own-idea", None, "", "", "")
 
 
 def test_an_incomplete_command_is_never_first_where_another_one_is_complete():
     found = steps("clean-or-replace-link", "chunk-prefill", "admit-by-tokens", kind="replica", name="A")
     assert found[0].advice.id == "chunk-prefill"
-    assert found[0].first.command.do == "--enable-chunked-prefill --max-num-batched-tokens 2048"
+    assert found[0].first.command.do == "vllm serve ... --enable-chunked-prefill --max-num-batched-tokens 2048"
     assert found[0].first.is_complete
     assert not found[0].first.is_ready  # it goes into a start command
     assert "NUMBER" in next(one for one in found if one.advice.id == "admit-by-tokens").first.command.do
@@ -71,10 +76,10 @@ def test_an_incomplete_command_is_never_first_where_another_one_is_complete():
 def test_a_number_is_computed_from_the_level_from_which_the_impact_began():
     impact = Impact("requests in the engine", 3.36, "1", 16.0, 69.8, "{request}")
     (alone,) = steps("admit-by-tokens", kind="replica", name="A", impact=impact)
-    assert alone.first.command.do == "--max-concurrent-requests 16 --queue-size 16"
+    assert alone.first.command.do == "vllm-router ... --max-concurrent-requests 16 --queue-size 16"
     topology = replace(TOPOLOGY, pools=(Pool("chat", ("A", "B")),))
-    (of_two,) = advised_steps(alone_incident("admit-by-tokens", impact), catalogue(), topology)
-    assert of_two.first.command.do == "--max-concurrent-requests 32 --queue-size 32"
+    (of_two,) = changing(advised_steps(alone_incident("admit-by-tokens", impact), catalogue(), topology))
+    assert of_two.first.command.do == "vllm-router ... --max-concurrent-requests 32 --queue-size 32"
     (other_unit,) = steps("admit-by-tokens", kind="replica", name="A", impact=replace(impact, level_unit="s"))
     assert other_unit.first.unfilled == ("NUMBER",)
 
@@ -95,7 +100,7 @@ FABRIC = Topology(
 
 def at_port(name, *ids):
     one = replace(ROOT, kind="port", name=name, mitigations=tuple(Advice(id_, "", "") for id_ in ids))
-    return advised_steps(one, catalogue(), FABRIC)
+    return changing(advised_steps(one, catalogue(), FABRIC))
 
 
 def test_a_switch_is_no_node_of_a_scheduler():
@@ -114,6 +119,6 @@ def test_of_a_link_between_a_switch_and_a_node_the_node_is_drained():
 def test_a_node_that_stands_for_the_unknown_machine_of_a_rank_is_not_drained():
     topology = Topology((Node("rank0"), Node("rank1")), (Group("dp", "data-parallel", ("rank0", "rank1")),))
     one = replace(ROOT, kind="rank", name="rank1", mitigations=(Advice("evict-on-check", "", ""),))
-    (evict,) = advised_steps(one, catalogue(), topology)
+    (evict,) = changing(advised_steps(one, catalogue(), topology))
     assert evict.title == "Evict the machine of rank1 on a real-time check"
     assert evict.first.unfilled == ("NODE",)

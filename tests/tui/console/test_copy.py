@@ -14,7 +14,7 @@ from skewscope.tui.console.clipboard import Delivery, deliver, run_with_input
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.share import incident_markdown
 from tests.tui.consoles import run, screen_text
-from tests.tui.samples import ENDED, ROOT, film
+from tests.tui.samples import CHILD, ENDED, ROOT, film
 
 ADVISED = replace(
     ROOT, mitigations=(Advice("deweight-replica", "router", ""), Advice("quarantine-node", "scheduler", ""))
@@ -49,10 +49,15 @@ def test_another_command_is_copied_from_its_plan():
 
 
 def test_why_there_is_no_command_is_said():
-    copied, shown = pressed("c", incidents=(replace(ROOT, mitigations=()),))
-    assert (copied, "Nothing is advised." in shown) == ("", True)
-    undone = replace(ROOT, mitigations=(Advice("pace-streams", "scheduler", ""),))
-    assert "no command: " in pressed("c", incidents=(undone,))[1]
+    copied, shown = pressed("j", "c", incidents=(ADVISED, CHILD))
+    assert (copied, "see the incident that explains it." in shown) == ("", True)
+
+
+def test_what_only_reads_is_copied_and_has_no_undo():
+    unadvised = replace(ROOT, mitigations=())
+    assert pressed("c", incidents=(unadvised,))[0] == "nvidia-smi dmon -s pucv -c 3"
+    copied, shown = pressed("u", incidents=(unadvised,))
+    assert (copied, "nothing is changed" in shown) == ("", True)
 
 
 def test_incidents_are_shared_as_markdown_and_as_a_page(tmp_path):

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from skewscope.engine.model.incident import Advice
+from skewscope.kb import loader
 from skewscope.tui.render import detail, incident_layout
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_value import format_evidence
@@ -35,7 +37,7 @@ def test_the_short_form_has_no_expressions_and_no_long_lists():
     assert "why       late (12.4 ms), same rank (97 %)" in shown
     assert "if wrong  Fabric congestion: CNP, ECN and round-trip time rise together" in shown
     assert "18 others cannot be checked here (no data)" in shown
-    assert "and 3 more" in shown
+    assert "and 4 more" in shown
     assert "also      ! Pipeline bubble on group B, caused by it" in shown
     assert len(shown.splitlines()) < 18
 
@@ -126,7 +128,10 @@ def test_what_it_is_if_wrong_is_whole_before_other_things_are_shown():
 def test_every_advice_says_what_to_do_if_it_is_wrong():
     alone = replace(ROOT, competing=(), against=(), candidates=())
     parts = {part.label: part for part in lead_sections(alone, WORDS)}
-    assert "take it back" in to_plain_text(parts["if wrong"].items)
+    assert to_plain_text(parts["if wrong"].items) == "It shows none of that: 2 Drain rank n2.\n"
+    drained = replace(alone, mitigations=(Advice("quarantine-node", "", ""),))
+    parts = {part.label: part for part in lead_sections(drained, replace(WORDS, catalogue=loader.catalogue()))}
+    assert to_plain_text(parts["if wrong"].items).startswith("It does not help: take it back, then 2 ")
 
 
 def test_further_members_are_named_in_the_location_or_beside_it():
@@ -135,9 +140,11 @@ def test_further_members_are_named_in_the_location_or_beside_it():
     assert "also hit node-of-rack-1, node-of-rack-3" in to_plain_text([detail.headline(long, WORDS, NOW).since])
 
 
-def test_where_nothing_is_advised_the_command_says_what_to_measure():
-    one = replace(SYMPTOM, decides="wire.onset_lag", mitigations=(), explained_by=None)
+def test_where_the_cause_is_unknown_a_command_shows_the_next_evidence_and_what_to_look_for():
+    one = replace(SYMPTOM, decides="nccl.coll_seq", mitigations=(), explained_by=None)
     parts = {part.label: part for part in lead_sections(one, WORDS)}
-    assert "skewscope kb show wire.onset_lag" in to_plain_text(parts["do"].items)
-    advised = {part.label: part for part in lead_sections(replace(ROOT, decides="wire.onset_lag"), WORDS)}
-    assert "kb show" not in to_plain_text(advised["do"].items)
+    shown = to_plain_text(parts["do"].items)
+    assert "only reads · on node B" in shown
+    assert "ncclras -v\n  (needs NCCL 2.24" in shown
+    assert "is the one that the others wait for" in to_plain_text(parts["look for"].items)
+    assert not {"undo", "works if"} & set(parts)

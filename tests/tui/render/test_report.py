@@ -59,7 +59,7 @@ def test_missing_data_is_listed_in_sentences():
 
 def test_the_short_report_describes_the_most_urgent_ones():
     found = outcome(many(25))
-    assert text(found).count("works if ") == report.MAX_DESCRIBED
+    assert text(found).count("look for ") == report.MAX_DESCRIBED
     assert "15 more incidents in the table; --why describes all." in text(found)
     assert text(found, why=True).count("if wrong ") == 25
 

@@ -30,7 +30,7 @@ def test_a_line_for_each_change():
     first = told(None, snapshot(50, (ROOT, CHILD)))
     assert first[0] == (
         "opened: critical, Tensor-parallel straggler on rank n2, 94 % sure, time of a round 8.7→21.6 ms (2.5×), "
-        "do: Drain rank n2 [tp-straggler@n2#1]"
+        "do: Compare the GPUs' clocks [tp-straggler@n2#1]"
     )
     assert first[2].startswith("explained: Pipeline bubble on group B, caused by Tensor-parallel straggler on rank n2")
     assert not told(snapshot(50, INCIDENTS), snapshot(51, INCIDENTS))
