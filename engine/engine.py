@@ -15,6 +15,7 @@ from skewscope.engine.features.evaluator import unit_of
 from skewscope.engine.features.transfer import transfer_features
 from skewscope.engine.incidents.alerts import EvidenceSpec, RuleInfo
 from skewscope.engine.incidents.confidence import Calibration, load_calibration, prior_log_odds
+from skewscope.engine.incidents.lifecycle import SampleTimes
 from skewscope.engine.incidents.state import IncidentTiming
 from skewscope.engine.incidents.tracker import IncidentTracker
 from skewscope.engine.incidents.tracker import order_for_contract as order_incidents
@@ -145,7 +146,7 @@ class Engine:
             rule.id: build_rule_info(rule, prevalence.get(rule.condition, ""), known) for rule in self.rules.values()
         }
         timing = IncidentTiming(tick_s=tick)
-        self._tick_s, self._delay = tick, 0.0
+        self._tick_s, self._delay, self._newest = tick, 0.0, -math.inf
         self._series = SeriesDetectors(self._rules.series_state, topology) if symptoms else None
         self._detectors: tuple[FindingDetector, ...] = (self._rules, *(self._series.all if self._series else ()))
         cells = self._series.cells if self._series is not None else None
@@ -175,12 +176,18 @@ class Engine:
         self._rules.take_in(t, block, table, frames, sampled=sampled)
         self._tracker.senders.follow(table)
         if sampled:
-            self._tracker.follow_samples(self._rules.series_state.sampling.p90_period(), self._follow_delay(t, block))
+            self._tracker.follow_samples(t, self._find_sample_times(t, block))
         tick = Tick(t, NewSamples.empty()) if self._series is None else self._series.read(t, sampled=sampled)
         with np.errstate(all="ignore"):
             for detector in self._detectors:
                 detector.step(tick)
         return self._follow(t)
+
+    def _find_sample_times(self, t: float, block: Block) -> SampleTimes:
+        state = self._rules.series_state
+        self._newest = max(self._newest, min(float(block.time.max()), t) if len(block) else t)
+        delay = self._follow_delay(t, block)
+        return SampleTimes(state.sampling.p90_period(), delay, state.sampled_since(), self._newest)
 
     def _follow_delay(self, t: float, block: Block) -> float:
         """Returns by how many seconds samples come late: where a server is polled, the more the longer ago it was."""
@@ -268,7 +275,7 @@ class Engine:
         transfer_features(now.evaluator, then.evaluator, entities, places)
         transfer_judges(now, then)
         self._join.take_over(join, table)
-        self._delay = before._delay  # noqa: SLF001 - one of its own kind
+        self._delay, self._newest = before._delay, before._newest  # noqa: SLF001 - one of its own kind
         self._tracker.take_over(tracker, entities.has)
         if self._series is not None and series is not None:
             self._series.take_over(series, entities)
@@ -404,6 +411,7 @@ def build_rule_info(rule: Rule, prevalence: str = "", calibration: Calibration |
         format_dimension(rule.level.dimension) if rule.level else "1",
         rule.fire.score,
         rule.lead,
+        rule.persistence,
         prior_log_odds(prevalence),
         calibration or load_calibration(),
     )

@@ -112,6 +112,13 @@ _TABLE = (
         "same",
         "newest reading of a counter, to compare members that count alike",
     ),
+    RuleFunction(
+        "standing",
+        "elementwise",
+        (COUNTER,),
+        "s",
+        "seconds for which a counter has stood still by its readings; unknown where it has never changed",
+    ),
     RuleFunction("age", "elementwise", (Parameter("signal", "signal"),), "s", "seconds since the last sample"),
     RuleFunction("abs", "elementwise", (X,), "same", "size without sign"),
     RuleFunction("min", "elementwise", OPERANDS, "same", "the smaller of two"),

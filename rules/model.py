@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from skewscope.kb.yamlfile import Document
 from skewscope.rules.expression import Expr, Peers
 from skewscope.rules.functions import FUNCTIONS
+from skewscope.rules.persistence import find_persistence
 
 MATURITIES = ("sandbox", "incubating", "stable", "withdrawn")
 DEFINITIONS_MARK = " where "
@@ -144,6 +145,11 @@ class Rule:
         calls = (node for item in self.evidence if item.required for node in item.when.walk() if node.op == "call")
         spans = (FUNCTIONS[node.name].window_spans(node.params) for node in calls)
         return max((span for each in spans for span in each), default=0.0) + self.fire.hold
+
+    @property
+    def persistence(self) -> float:
+        """Returns for how many seconds, at least, what it finds has held before its hold begins."""
+        return max((find_persistence(item.when) for item in self.evidence if item.is_needed), default=0.0)
 
     @property
     def expressions(self) -> tuple[Expr, ...]:

@@ -249,7 +249,10 @@ class AlertIncidents:
             self._move(t, incident, alert.entity)
             return incident
         incident = DiagnosisState(
-            *(alert.condition, alert.entity, t, alert.since), peak_evidence=alert.peak_evidence, is_settled=False
+            *(alert.condition, alert.entity, t, alert.since),
+            peak_evidence=alert.peak_evidence,
+            is_settled=False,
+            sampled_at=min(alert.since, self.lifecycle.newest),
         )
         incident.add_history(alert.since, "evidence held")
         self.lifecycle.open(t, incident)

@@ -60,6 +60,8 @@ class RuleInfo:
     """The score from which it fires."""
     lead: float = 0.0
     """How long before it fires its condition may have begun, seconds."""
+    persistence: float = 0.0
+    """How long, at least, its condition has held by the samples when its evidence holds, seconds."""
     prior: float = prior_log_odds("")
     """Log-odds of its condition before any evidence."""
     calibration: Calibration = field(default=Calibration(), repr=False, compare=False)

@@ -30,6 +30,10 @@ class DiagnosisState(IncidentState):
     """Number of further rules that agree."""
     cleared_at: float = math.inf
     """When its evidence ceased; it stays open for a while. Infinite while it holds."""
+    sampled_at: float = math.inf
+    """Time of the newest sample that its first evidence may rest on, seconds since 1970."""
+    others_sampled_at: float = math.inf
+    """When samples of all other places had come that are no older; infinite until then."""
     alternatives: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     """By condition: its log-odds instead, and the measurement that separates the two. Replaced, never changed."""
     candidates: Mapping[str, float] = field(default_factory=dict)
@@ -65,6 +69,11 @@ class DiagnosisState(IncidentState):
     def lead_s(self) -> float:
         """How long before its evidence holds it may have begun: its rule needs the samples of a window."""
         return max(CAUSE_BEFORE_S, self.peak_evidence.info.lead)
+
+    @property
+    def persistence(self) -> float:
+        """For how many seconds by its samples it has held, at least: those of the windows of its rule."""
+        return self.peak_evidence.info.persistence
 
     @property
     def evidence_confidence(self) -> float:

@@ -5,8 +5,10 @@ Which alerts are one incident is decided in `alert_incidents`, which findings ar
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation
 from skewscope.engine.model.incident import DIAGNOSIS, SYMPTOM, Explanation, IncidentChange
 from skewscope.engine.model.locality import Entity
@@ -29,6 +31,20 @@ MAX_HOLD_S = 300.0
 State = TypeVar("State", bound=IncidentState)
 
 
+@dataclass(frozen=True, slots=True)
+class SampleTimes:
+    """When the samples of all series come, in seconds."""
+
+    period: float
+    """Usual time between two samples of a series."""
+    delay: float
+    """By how much they come late, beyond a tick."""
+    since: float = -math.inf
+    """Since when nearly all series have been sampled."""
+    newest: float = math.inf
+    """Of the newest sample."""
+
+
 class IncidentLifecycle:
     """The states of all incidents."""
 
@@ -42,6 +58,8 @@ class IncidentLifecycle:
         """Usual seconds between two samples of a series."""
         self.delay = 0.0
         """Seconds by which samples come late, beyond a tick."""
+        self.newest = math.inf
+        """Time of the newest sample, seconds since 1970."""
         self.version = 0
         """Counts the changes."""
         self._recent: dict[str, dict[str, Any]] = {DIAGNOSIS: {}, SYMPTOM: {}}
@@ -72,9 +90,24 @@ class IncidentLifecycle:
         """Returns for how many seconds an incident stays open once its evidence has cleared."""
         return min(self.quiet_s * 2.0 ** min(incident.flaps, 10), MAX_HOLD_S)
 
-    def settles_at(self, incident: IncidentState) -> float:
-        """Returns when an open incident settles if it still holds then; infinite once it has."""
-        return math.inf if incident.is_settled or not incident.is_open else incident.since + self.settle_s
+    def settles_at(self, incident: DiagnosisState) -> float:
+        """Returns when an open diagnosis settles if it still holds then; infinite once it has.
+
+        What has held for long when its evidence holds has left that time for others to be sampled, but for a period: it
+        may have begun just before the first sample that shows it.
+        """
+        if incident.is_settled or not incident.is_open:
+            return math.inf
+        sampled = max(incident.persistence - self.period, 0.0)
+        latest = incident.since + max(self.settle_s - sampled, 0.0)
+        return min(latest, incident.others_sampled_at + (SETTLE_SAMPLES - 1.0) * self.period)
+
+    def follow_samples(self, t: float, sampling: SampleTimes) -> None:
+        """Takes in when samples come: diagnoses wait for those of other places, taken no earlier than their own."""
+        self.period, self.delay, self.newest = sampling.period, sampling.delay, sampling.newest
+        for one in self.recent(DiagnosisState).values():
+            if not one.is_settled and math.isinf(one.others_sampled_at) and sampling.since >= one.sampled_at:
+                one.others_sampled_at = t
 
     @property
     def explain_s(self) -> float:

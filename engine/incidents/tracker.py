@@ -24,7 +24,7 @@ from skewscope.engine.incidents.alerts import Alert, AlertTracker, DerivedDiagno
 from skewscope.engine.incidents.confidence import Calibration
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.finding_incidents import FindingIncidents
-from skewscope.engine.incidents.lifecycle import MAX_OPENED, IncidentLifecycle
+from skewscope.engine.incidents.lifecycle import MAX_OPENED, IncidentLifecycle, SampleTimes
 from skewscope.engine.incidents.result_cache import KeyedCache, ResultCache
 from skewscope.engine.incidents.senders import RoundJoin, SenderFinder
 from skewscope.engine.incidents.state import (
@@ -144,9 +144,9 @@ class IncidentTracker:
         """Replace the facts that are known from outside; they count from the next tick on."""
         self._context = tuple(sorted(set(context)))
 
-    def follow_samples(self, period: float, delay: float) -> None:
-        """Takes in how many seconds usually lie between two samples of a series, and by how many they come late."""
-        self._lifecycle.period, self._lifecycle.delay = period, delay
+    def follow_samples(self, t: float, sampling: SampleTimes) -> None:
+        """Takes in when the samples of all series come, as of the tick that ends at `t`."""
+        self._lifecycle.follow_samples(t, sampling)
         self._explainer.explain_s = self._lifecycle.explain_s
 
     def step(self, t: float, batches: Iterable[FindingBatch]) -> tuple[IncidentChange, ...]:

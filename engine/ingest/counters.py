@@ -312,6 +312,11 @@ class CounterRenewals:
             return times
         return np.where(known & self._held[place], self._changed_at[place], times)
 
+    def change_times(self, series: Index) -> F64:
+        """Returns when counters last changed, in seconds; NaN for those that never did."""
+        known, place = self._places(series)
+        return np.where(known, self._changed_at[place], np.nan) if known.any() else np.full(series.shape, np.nan)
+
     def stretched_periods(self, series: Index | slice, periods: F64) -> F64:
         """Returns [series] seconds between readings that are no repetitions, given those between all readings."""
         if not self._has_rare:

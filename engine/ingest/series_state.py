@@ -17,6 +17,7 @@ from skewscope.engine.ingest.deliveries import SignalDeliveries, find_signals_wi
 from skewscope.engine.ingest.feed import Block, FrameColumn, SampleFrame, SeriesKey, SeriesTable
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, FrameLayout, SeriesRows, grow_index
 from skewscope.engine.ingest.samples import (
+    MAX_SERIES_SCANNED,
     CommonTimestamp,
     EarlierSteps,
     SamplingPeriods,
@@ -459,6 +460,14 @@ class SeriesState:
             ends = ends[~self._stale]
         return float(np.fmin.reduce(ends, initial=np.inf))
 
+    def sampled_since(self) -> float:
+        """Returns the time in seconds since when nine of ten fresh series have been sampled; -inf without any."""
+        step = max(1, len(self._signal_of) // MAX_SERIES_SCANNED)
+        times = self.times[: len(self._signal_of) : step]
+        stale = False if self._stale is None else self._stale[: len(self._signal_of) : step]
+        known = np.sort(times[~(np.isnan(times) | stale)])
+        return float(known[len(known) // 10]) if len(known) else -np.inf
+
     def fresh_values(self, series: Index | slice) -> F64:
         """Fresh values of series by number; NaN for stale ones and for -1."""
         found: F64 = self._fresh_values[series]
@@ -477,6 +486,12 @@ class SeriesState:
         """Returns [series] when counters last began anew, by series number; NaN where one never did."""
         found: F64 = self._totals.start_time[series]
         return found
+
+    def standing_times(self, series: Index) -> F64:
+        """Returns the seconds between the last change of counters and their newest readings; NaN for stale ones."""
+        fresh = ~np.isnan(self._fresh_values[series])
+        stood = self.renewals.read_times(series, self.times[series]) - self.renewals.change_times(series)
+        return np.where(fresh, stood, np.nan)
 
     def counter_periods(self, series: Index | slice) -> F64:
         """Returns [series] seconds between two readings of counters that may differ; NaN where not known."""

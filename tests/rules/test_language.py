@@ -35,6 +35,7 @@ GOOD = [
     ("node", "highest(rate(port.tx_bytes[east_west], 3*s) / speed()) > 90*percent"),
     ("node", "highest(peer_z(gpu.temperature)) > 4 and highest(gpu.temperature) > 80*Cel"),
     ("node", "age(host.load) > 10*s and lowest(age(port.tx_bytes)) < 5*s"),
+    ("node", "standing(wire.requests) >= 30*s"),
     ("port", "middle(wire.peer_rtt) > 100*us"),
     ("port", "samples(wire.rtt, 5*s) >= 4"),
     ("port", "jitter(wire.rtt, 5*s) > mean(wire.rtt, 5*s) and burst(wire.rtt, 5*s) > 3"),

@@ -214,6 +214,24 @@ class CounterReading(SignalReader):
         super().__init__(expr.args[0], context)
 
 
+@register("standing")
+class StandingTime(SignalReader):
+    """Seconds between the last change of a counter and its newest fresh reading; of several the shortest."""
+
+    reads = Reads.NOTHING
+
+    def __init__(self, expr: Expr, context: OperatorContext) -> None:
+        super().__init__(expr.args[0], context)
+
+    def evaluate(self, t: float, args: Sequence[Any]) -> F64:  # noqa: ARG002
+        return self._read(self.selector.series())
+
+    def _read(self, series: Index) -> F64:
+        """Returns [entity] the seconds of [selector, entity] counters."""
+        found: F64 = np.fmin.reduce(self.series_state.standing_times(series), axis=0, initial=np.nan)
+        return found
+
+
 # --- folds
 
 

@@ -1,15 +1,19 @@
 """Diagnoses and symptoms have one life: the same timing, room, history and memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from bench.incident_storm import build_fleet
 from skewscope.engine.engine import Engine
 from skewscope.engine.incidents import lifecycle
+from skewscope.engine.incidents.lifecycle import SampleTimes
 from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.locality import Entity
 from tests.support.incidents import Says, info, verdict
+from tests.support.rule_world import Lab
 from tests.support.symptom_world import KNOWN, START, SymptomWorld
 
 PORTS = ("n0/ew", "n1/ew", "n2/ew")
@@ -89,11 +93,40 @@ def test_incidents_of_both_kinds_are_taken_over_with_their_memory():
 )
 def test_a_diagnosis_settles_once_another_place_has_been_sampled_and_that_has_come(period, delay, expected):
     tracker = SymptomWorld(fleet=build_fleet(len(PORTS), 0), rules=RULES).tracker
-    tracker.follow_samples(period, delay)
     for n in range(60):
+        tracker.follow_samples(START + n, SampleTimes(period, delay))
         tracker.step(START + n, [verdict("late", {PORTS[0]: Says()}, kind="port", names=PORTS)])
         (one,) = tracker.list_incidents()
         assert one.is_settled == (n >= expected)
+
+
+@pytest.mark.parametrize(("all_sampled", "expected"), [(9, 12), (14, 17), (99, 33)])
+def test_a_diagnosis_settles_sooner_where_all_others_have_been_sampled_since(all_sampled, expected):
+    tracker = SymptomWorld(fleet=build_fleet(len(PORTS), 0), rules=RULES).tracker
+    for n in range(60):
+        since = START if n >= all_sampled else START - 1.0
+        tracker.follow_samples(START + n, SampleTimes(15.0, 90.0, since, START))
+        tracker.step(START + n, [verdict("late", {PORTS[0]: Says()}, kind="port", names=PORTS)])
+        (one,) = tracker.list_incidents()
+        assert one.is_settled == (n >= expected)
+
+
+@pytest.mark.parametrize(("persistence", "expected"), [(0.0, 18), (15.0, 18), (25.0, 8), (60.0, 0)])
+def test_what_has_held_for_long_settles_as_much_sooner(persistence, expected):
+    rules = {"late-rule": replace(info("late"), persistence=persistence)}
+    tracker = SymptomWorld(fleet=build_fleet(len(PORTS), 0), rules=rules).tracker
+    for n in range(30):
+        tracker.follow_samples(START + n, SampleTimes(15.0, 0.0))
+        tracker.step(START + n, [verdict("late", {PORTS[0]: Says()}, kind="port", names=PORTS)])
+        (one,) = tracker.list_incidents()
+        assert one.is_settled == (n >= expected)
+
+
+def test_nine_of_ten_series_say_since_when_all_are_sampled():
+    lab = Lab(["wire.onset_lag > 1*s"], wants="truth")
+    for n in range(40):
+        lab.tick({("wire.onset_lag", "A:n0"): 1.0} if n % 4 == 0 else {("wire.onset_lag", "A:n1"): 1.0})
+    assert lab.panel.sampled_since() == lab.t - 3.0
 
 
 def test_samples_of_a_server_that_is_polled_come_late():

@@ -61,7 +61,7 @@ def test_the_ranges_of_a_signal_are_those_of_its_exporters():
 def rates(values, text=DISCARDS, tick=1.0):
     """The rate after each tick; None is no sample, a list several within the tick."""
     lab, found = Lab([text], scope="port", tick=tick), []
-    key = (text[5:].partition(",")[0], "n0/ew")
+    key = (text.partition("(")[2].rstrip(")").partition(",")[0], "n0/ew")
     for value in values:
         many = value if isinstance(value, list) else [value]
         times = lab.t + tick * (np.arange(len(many)) + 1) / len(many)
@@ -90,6 +90,13 @@ def test_a_counter_that_starts_anew_twice_in_one_tick_counts_from_the_later_star
     found = rates([100.0, 110.0, 120.0, 130.0, [5.0, 3.0, 4.0], 8.0, 12.0, 16.0, 20.0])
     assert all(math.isnan(one) or 0 <= one <= 10.0 for one in found)
     assert found[-1] == pytest.approx(4.0, rel=0.1)
+
+
+def test_a_counter_stands_since_the_reading_that_first_showed_its_value():
+    found = rates([5.0, 5.0, 8.0, 8.0, None, 8.0, 9.0, 9.0, *[None] * 4], text="standing(port.rx_discards)")
+    assert math.isnan(found[1])
+    assert found[2:8] == [0.0, 1.0, 1.0, 3.0, 0.0, 1.0]
+    assert math.isnan(found[-1])
 
 
 def test_a_delivered_gap_is_a_rate_unknown_and_what_follows_is_none_the_worse():
