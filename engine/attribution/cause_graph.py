@@ -57,6 +57,10 @@ class CauseGraph:
         """Whether a condition is one that the load of other replicas brings about."""
         return condition in self._of_load
 
+    def is_of_telemetry(self, condition: str) -> bool:
+        """Whether a condition says of telemetry that it is missing or wrong, and nothing of work."""
+        return condition in self._of_telemetry
+
     def direct_causes(self, condition: str) -> frozenset[str]:
         """Returns the direct causes of a condition."""
         if condition not in self._direct_causes:

@@ -24,7 +24,7 @@ from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, Inci
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import Entity, EntityLocation, LocalityIndex
-from skewscope.engine.model.parameters import EPISODE_S
+from skewscope.engine.model.parameters import EPISODE_S, TENFOLD
 from skewscope.rules.entity_kinds import GROUP_LIKE
 
 
@@ -42,6 +42,8 @@ class AttributionCandidate:
     """Log-odds of the condition by its own evidence."""
     until: float = math.inf
     """When its evidence ceased."""
+    is_of_work: bool = True
+    """Whether it is a condition of work, which the load of others may bring about, not of telemetry alone."""
 
     def sort_key(self) -> tuple[Any, ...]:
         """Sorts the likeliest root first: by earlier start, higher score, names."""
@@ -288,8 +290,21 @@ class Explainer:
 
         A backlog drains in twice the time in which it grew where two thirds of the capacity are used (judgement).
         """
-        lasted = 0.0 if root.resolved_at is None else root.resolved_at - root.opened_at
-        return max(self.timing.linger_s, 2.0 * lasted)
+        return max(self.timing.linger_s, 2.0 * _duration(root))
+
+    def drain_s(self, root: IncidentState) -> float:
+        """Returns for how many seconds a root that resolves keeps a backlog that does not grow any more.
+
+        It has drained by then where nine tenths of the capacity are used (judgement).
+        """
+        return max(self.timing.linger_s, TENFOLD * _duration(root))
+
+    def _lingers(self, t: float, incident: DiagnosisState, root: IncidentState) -> bool:
+        """Whether an incident may still be what its resolved root has left."""
+        assert root.resolved_at is not None
+        grows = incident.peak_evidence.t > root.resolved_at + self.explain_s
+        drains = self.causes.is_of_load(incident.condition) and not grows
+        return root.resolved_age(t) <= (self.drain_s(root) if drains else self.linger_s(root))
 
     def find_lingering(
         self, t: float, recent: Iterable[DiagnosisState], states: Mapping[str, IncidentState]
@@ -311,7 +326,7 @@ class Explainer:
                 continue
             if _is_part_of(root, incident, states):
                 continue
-            if root.resolved_age(t) <= self.linger_s(root):
+            if self._lingers(t, incident, root):
                 found[incident.id] = Explanation(root.id, "lingering")
         return found
 
@@ -321,7 +336,7 @@ class Explainer:
         """Returns the possible causes and effects, and the ids of those that resolved with an explanation."""
         active = [one for one in recent if not one.merged_into and one.resolved_age(t) <= self.explain_s]
         settled = frozenset(one.id for one in active if not one.is_open and one.explanation)
-        return [_to_candidate(one) for one in active], settled
+        return [_to_candidate(one, self.causes) for one in active], settled
 
 
 def find_coincident(
@@ -343,6 +358,24 @@ def find_coincident(
             continue
         for token in here.tokens:
             at.setdefault(token, {}).setdefault(candidate.condition, []).append(here)
+    return found | _find_aftermaths([one for one in candidates if one.id not in found], late_s)
+
+
+def _find_aftermaths(roots: Iterable[AttributionCandidate], late_s: float) -> dict[str, str]:
+    """Returns for each root that began as another one ended on the same entity the first such one, however sure it is.
+
+    What works again has a backlog, and shows what a slow or a full one does.
+    """
+    found: dict[str, str] = {}
+    on: dict[Entity, list[AttributionCandidate]] = {}
+    for one in sorted(roots, key=AttributionCandidate.sort_key):
+        before = on.setdefault(one.entities[0], [])
+        others = (each for each in before if each.condition != one.condition)
+        first = next((each for each in others if _is_aftermath(each, one, late_s)), None)
+        if first is None:
+            before.append(one)
+        else:
+            found[one.id] = first.id
     return found
 
 
@@ -357,6 +390,10 @@ def _leads_to(id_: str, other: str, roots: Mapping[str, Explanation]) -> bool:
     return False
 
 
+def _duration(root: IncidentState) -> float:
+    return 0.0 if root.resolved_at is None else root.resolved_at - root.opened_at
+
+
 def _related(relation: str, roots: Mapping[str, str]) -> dict[str, Explanation]:
     return {id_: Explanation(root, relation) for id_, root in roots.items()}
 
@@ -365,12 +402,13 @@ def _entities_of(incident: IncidentState) -> tuple[Entity, ...]:
     return incident.primary_entity, *sorted(incident.members - {incident.primary_entity})
 
 
-def _to_candidate(incident: DiagnosisState) -> AttributionCandidate:
+def _to_candidate(incident: DiagnosisState, causes: CauseGraph) -> AttributionCandidate:
     entities = _entities_of(incident)
     until = min(incident.cleared_at, math.inf if incident.resolved_at is None else incident.resolved_at)
     score = incident.peak_evidence.score
+    is_of_work = not causes.is_of_telemetry(incident.condition)
     return AttributionCandidate(
-        incident.id, incident.condition, entities, incident.since, score, incident.log_odds, until
+        *(incident.id, incident.condition, entities, incident.since, score, incident.log_odds, until, is_of_work)
     )
 
 
@@ -412,14 +450,17 @@ def _is_same_fault(surer: LocatedCandidate, other: LocatedCandidate, late_s: flo
 
 
 def _is_simultaneous(a: AttributionCandidate, b: AttributionCandidate, late_s: float) -> bool:
-    if abs(a.since - b.since) <= max(SIMULTANEOUS_S, late_s):
-        return True
-    return -max(BEFORE_END_S, late_s) <= b.since - a.until <= max(AFTER_END_S, late_s)
+    return abs(a.since - b.since) <= max(SIMULTANEOUS_S, late_s) or _is_aftermath(a, b, late_s)
+
+
+def _is_aftermath(ended: AttributionCandidate, other: AttributionCandidate, late_s: float) -> bool:
+    """Whether a candidate began as another one ended."""
+    return -max(BEFORE_END_S, late_s) <= other.since - ended.until <= max(AFTER_END_S, late_s)
 
 
 def _is_colocated(one: LocatedCandidate, other: LocatedCandidate) -> bool:
     """Whether both are on one node, in one group, pool and its replica, or the load of replicas of one pool."""
     if closeness(one, other) >= SAME_GROUP or is_contained(one, other):
         return True
-    is_load = other.candidate.entities[0].kind in GROUP_LIKE
+    is_load = other.candidate.entities[0].kind in GROUP_LIKE and other.candidate.is_of_work
     return is_load and not one.location.pools.isdisjoint(other.location.pools)

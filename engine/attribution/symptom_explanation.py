@@ -13,6 +13,7 @@ from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, fina
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.finding import EVENT
 from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.parameters import MAJORITY
 from skewscope.engine.symptoms.places import PlaceTokens
 from skewscope.engine.symptoms.roles import follows_load
 
@@ -91,8 +92,26 @@ class SymptomExplainer:
         near = [root for token in one.tokens for root in self._roots.get(token, ())]
         if one.primary.place.kind in SERVING_KINDS or follows_load(one.primary):
             near += [root for token in one.tokens for root in self._of_siblings.get(token, ())]
+        if one.primary.place.kind in SERVING_KINDS:
+            near += self._find_roots_of_half(one)
         fitting = (root for root in near if root.since <= latest and root.until >= one.since and root.id != one.id)
         return min(fitting, default=PossibleRoot(0, "", 0.0, 0.0)).id
+
+    def _find_roots_of_half(self, one: SymptomState) -> list[PossibleRoot]:
+        """Returns the roots at the other replicas of its pool where half of these have some.
+
+        Beside such peers the replica that is as before differs, and what most of a pool shows is theirs.
+        """
+        locality = self.tokens.locality
+        location = locality.location_of(one.primary.place)
+        others = locality.replicas_of(location.pools | location.self_tokens) - location.self_tokens
+        found = [
+            there
+            for token in others
+            if (there := [root for root in self._roots.get(token, ()) if root.until >= one.since])
+        ]
+        least = MAJORITY if one.primary.place.kind == "pool" else 1
+        return [root for there in found for root in there] if 2 * len(found) >= len(others) >= least else []
 
     def find_change(self, one: SymptomState, changes: Iterable[SymptomState]) -> str:
         """Returns the change of its pool with which a symptom of a replica or of the pool began; '' for none."""

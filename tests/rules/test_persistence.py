@@ -33,6 +33,8 @@ from skewscope.rules.persistence import find_persistence
     ],
 )
 def test_what_a_window_or_an_age_shows_has_held_as_long(text, seconds):
-    expr, problems = compile_expression(text, ExpressionContext(catalogue().signals, "replica", Peers("replica", "pool")))
+    expr, problems = compile_expression(
+        text, ExpressionContext(catalogue().signals, "replica", Peers("replica", "pool"))
+    )
     assert expr is not None, problems
     assert find_persistence(expr) == seconds

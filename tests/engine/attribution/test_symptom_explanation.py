@@ -9,7 +9,7 @@ from skewscope.engine.attribution.symptom_explanation import SymptomExplainer
 from skewscope.engine.incidents.confidence import load_calibration
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.symptom import SymptomState
-from skewscope.engine.model.finding import PAST, Finding
+from skewscope.engine.model.finding import PAST, PEERS, Finding
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import LocalityIndex
 from skewscope.engine.model.topology import Entity, Group, Node, Pool, Topology
@@ -54,17 +54,28 @@ def test_a_diagnosis_that_lasts_longer_than_its_root_explains_what_begins_after_
     assert root_of_symptom(8.0, root, effect) == root.id
 
 
-@pytest.mark.parametrize(("members", "explains"), [("AB", True), ("A", False)])
-def test_a_fault_of_all_replicas_explains_what_their_pool_shows(members, explains):
-    nodes = (Node("n0"), Node("n1"))
-    groups = (Group("A", "tensor-parallel", ("n0",)), Group("B", "tensor-parallel", ("n1",)))
-    tokens = PlaceTokens(LocalityIndex(Topology(nodes, groups, (Pool("lab", ("A", "B")),))))
+def is_explained_in_pool(replicas, faults, place, pattern=PAST):
+    """Returns whether one of some diagnoses, each given by its members, explains a symptom of a pool or a replica."""
+    nodes = tuple(Node(f"n{k}") for k, _ in enumerate(replicas))
+    groups = tuple(Group(name, "tensor-parallel", (f"n{k}",)) for k, name in enumerate(replicas))
+    tokens = PlaceTokens(LocalityIndex(Topology(nodes, groups, (Pool("lab", tuple(replicas)),))))
+    places = [[Entity("replica", name) for name in members] for members in faults]
     evidence = track("late", "replica", "A").peak_evidence
-    one = DiagnosisState("backlog", Entity("replica", "A"), 0.0, 0.0, peak_evidence=evidence)
-    one = replace(one, members=frozenset(Entity("replica", name) for name in members))
+    found = [DiagnosisState("backlog", some[0], 0.0, 0.0, peak_evidence=evidence) for some in places]
+    diagnoses = {one.id: replace(one, members=frozenset(some)) for one, some in zip(found, places, strict=True)}
     explainer = SymptomExplainer(tokens, CauseGraph(catalogue()))
-    explainer.update(0, [one], {one.id: one})
-    pool = Entity("pool", "lab")
-    finding = Finding(catalogue().signals["wire.rtt"], pool, PAST, "up", 10.0, 2.0, 1.0)
-    known = {"primary": finding, "tokens": set(tokens.of(pool)), "calibration": load_calibration()}
-    assert explainer.find(SymptomState("slow-responses", pool, 10.0, 10.0, **known)) == (one.id if explains else "")
+    explainer.update(0, list(diagnoses.values()), diagnoses)
+    finding = Finding(catalogue().signals["wire.rtt"], place, pattern, "up", 10.0, 2.0, 1.0)
+    known = {"primary": finding, "tokens": set(tokens.of(place)), "calibration": load_calibration()}
+    return explainer.find(SymptomState("slow-responses", place, 10.0, 10.0, **known)) in diagnoses
+
+
+@pytest.mark.parametrize(("faults", "explained"), [(["AB"], True), (["A"], False)])
+def test_a_fault_of_all_replicas_explains_what_their_pool_shows(faults, explained):
+    assert is_explained_in_pool("AB", faults, Entity("pool", "lab")) is explained
+
+
+@pytest.mark.parametrize(("faults", "explained"), [(["A", "B"], True), (["A"], False)])
+@pytest.mark.parametrize("place", [Entity("replica", "D"), Entity("pool", "lab")])
+def test_faults_of_half_the_replicas_explain_how_the_others_compare_and_what_most_show(place, faults, explained):
+    assert is_explained_in_pool("ABCD", faults, place, PEERS) is explained
