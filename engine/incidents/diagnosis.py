@@ -30,10 +30,6 @@ class DiagnosisState(IncidentState):
     """Number of further rules that agree."""
     cleared_at: float = math.inf
     """When its evidence ceased; it stays open for a while. Infinite while it holds."""
-    sampled_at: float = math.inf
-    """Time of the newest sample that its first evidence may rest on, seconds since 1970."""
-    others_sampled_at: float = math.inf
-    """When samples of all other places had come that are no older; infinite until then."""
     alternatives: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     """By condition: its log-odds instead, and the measurement that separates the two. Replaced, never changed."""
     candidates: Mapping[str, float] = field(default_factory=dict)

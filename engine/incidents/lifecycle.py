@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.state import IncidentState, IncidentTiming, final_explanation
 from skewscope.engine.model.incident import DIAGNOSIS, SYMPTOM, Explanation, IncidentChange
 from skewscope.engine.model.locality import Entity
@@ -90,7 +89,7 @@ class IncidentLifecycle:
         """Returns for how many seconds an incident stays open once its evidence has cleared."""
         return min(self.quiet_s * 2.0 ** min(incident.flaps, 10), MAX_HOLD_S)
 
-    def settles_at(self, incident: DiagnosisState) -> float:
+    def settles_at(self, incident: IncidentState) -> float:
         """Returns when an open diagnosis settles if it still holds then; infinite once it has.
 
         What has held for long when its evidence holds has left that time for others to be sampled, but for a period: it
@@ -105,7 +104,7 @@ class IncidentLifecycle:
     def follow_samples(self, t: float, sampling: SampleTimes) -> None:
         """Takes in when samples come: diagnoses wait for those of other places, taken no earlier than their own."""
         self.period, self.delay, self.newest = sampling.period, sampling.delay, sampling.newest
-        for one in self.recent(DiagnosisState).values():
+        for one in self._recent[DIAGNOSIS].values():
             if not one.is_settled and math.isinf(one.others_sampled_at) and sampling.since >= one.sampled_at:
                 one.others_sampled_at = t
 

@@ -4,6 +4,7 @@ What it rests on is added by `diagnosis` (alerts of rules) and `symptom` (findin
 """
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,10 @@ class IncidentState(ABC):
     """Whether it ended with its place, not because it was over."""
     is_settled: bool = True
     """Whether what may explain it has been sampled since it opened, and it held on."""
+    sampled_at: float = math.inf
+    """Time of the newest sample that its first evidence may rest on, seconds since 1970."""
+    others_sampled_at: float = math.inf
+    """When samples of all other places had come that are no older; infinite until then."""
 
     def __post_init__(self) -> None:
         self.id = self.id or incident_id(self.condition, self.primary_entity, self.opened_at)
@@ -100,6 +105,11 @@ class IncidentState(ABC):
     def lead_s(self) -> float:
         """How long before its evidence holds it may have begun."""
         return CAUSE_BEFORE_S
+
+    @property
+    def persistence(self) -> float:
+        """For how many seconds by its samples it has held, at least, when its evidence holds."""
+        return 0.0
 
     def begin_with(self, effects: Iterable["IncidentState"], lead_s: float) -> float:
         """Returns when it began: no later than the effects after which alone it could be recognised.

@@ -80,9 +80,16 @@ class UnsettledPools:
             change = self._changes.get(number)
             if change is None or t - change.newest >= EPISODE_S:
                 name, before = self.cells.topology.pools[number].name, float(self._reporting[number])
-                change = self._changes[number] = PoolChange(name, t, t, before, before)
+                since = self._find_last_reading(number) if now[number] < before else t
+                change = self._changes[number] = PoolChange(name, since, t, before, before)
             change.newest, change.after = t, float(now[number])
         self._reporting = now
+
+    def _find_last_reading(self, pool: int) -> float:
+        """Returns when a replica was last read, in seconds, of those of a pool that are no longer."""
+        state, own = self.cells.state, self._engine[self._engine_pool == pool]
+        times = state.times[own[np.isnan(state.fresh_values(own))]]
+        return float(np.fmax.reduce(times, initial=-np.inf)) if (~np.isnan(times)).any() else self._t
 
     def recent_changes(self) -> Sequence[PoolChange]:
         """Returns the changes of pools that are still changing, in the order of pools.

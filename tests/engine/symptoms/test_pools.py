@@ -191,3 +191,12 @@ def test_what_a_rollout_brings_about_is_explained_by_it():
     assert change.severity == "info"
     assert others
     assert {one.root_id for one in others} == {change.id}
+
+
+def test_a_pool_changes_from_the_last_reading_of_the_replica_that_goes():
+    world = SymptomWorld(fleet=pool_of_replicas(3))
+    for n in range(300):
+        heard = "ABC" if n % 15 == 0 and n < 180 else "AB" if n % 15 == 0 else ""
+        world.tick({("serve.running", "replica", name): 20.0 for name in heard})
+    (change,) = [one for one in world.findings() if one.symptom == "changing-pool"]
+    assert world.t - 299 + 165 == change.since
