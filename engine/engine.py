@@ -147,6 +147,7 @@ class Engine:
         }
         timing = IncidentTiming(tick_s=tick)
         self._tick_s, self._delay, self._newest = tick, 0.0, -math.inf
+        self._gone = GonePlaces()
         self._series = SeriesDetectors(self._rules.series_state, topology) if symptoms else None
         self._detectors: tuple[FindingDetector, ...] = (self._rules, *(self._series.all if self._series else ()))
         cells = self._series.cells if self._series is not None else None
@@ -289,6 +290,8 @@ class Engine:
             t: seconds since 1970.
             gone: all places that have ended, those of earlier calls too.
         """
+        self._rules.forget(gone.without(self._gone))
+        self._gone = gone
         self._tracker.retire(t, gone)
 
     # --- incidents

@@ -138,6 +138,15 @@ class Judge:
         self.since = np.where(starts, self._hold_timer.started, self.since)
         return self._verdict(verdict.state)
 
+    def forget(self, gone: Mask) -> None:
+        """Forgets what fires on [entity] some entities, and that they ever reported: what comes there next is new."""
+        self.firing, self.suspicious = self.firing & ~gone, self.suspicious & ~gone
+        self.since = np.where(gone, np.nan, self.since)
+        self._reported_since[gone], self._all_reported = np.nan, False
+        self._hold_timer.forget(gone)
+        self._clear_timer.forget(gone)
+        self._last_verdict = None
+
     def pass_time(self, seconds: float) -> None:
         """While busy, takes in ticks that were left out, of so many seconds together: all is as at the last step."""
         self._hold_timer.pass_time(seconds)

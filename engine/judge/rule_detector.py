@@ -11,8 +11,9 @@ from skewscope.engine.ingest.series_state import SeriesState
 from skewscope.engine.judge.judge import ROUNDING, Judge
 from skewscope.engine.model.arrays import F64, Mask, has_any
 from skewscope.engine.model.entities import EntityIndex
+from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.tick import NewSamples, Tick
-from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology import GonePlaces, Topology
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.rules.entity_kinds import contains
@@ -94,6 +95,14 @@ class RuleDetector:
         self._ingest(t, block, table, frames)
         self.evaluator.step(t, has_samples=has_samples or self._has_derived)
         self._passed = passed
+
+    def forget(self, gone: GonePlaces) -> None:
+        """Forgets what fires at places that have ended: no hold and no firing goes on where something else begins."""
+        for judge in self._judges:
+            places = (Entity(judge.rule.scope, name) for name in judge.names)
+            mask = np.fromiter(map(gone.has, places), bool, len(judge.names))
+            if has_any(mask):
+                judge.forget(mask)
 
     def grow(self) -> None:
         """Makes room for nothing: rules are judged on the entities of the topology."""

@@ -249,6 +249,10 @@ class GonePlaces:
     def __bool__(self) -> bool:
         return bool(self.nodes or self.groups)
 
+    def without(self, others: "GonePlaces") -> "GonePlaces":
+        """Returns the places that are not among others."""
+        return GonePlaces(self.nodes - others.nodes, self.groups - others.groups)
+
     def has(self, entity: Entity) -> bool:
         """Returns whether an entity has ended: it, its group, or a node on which it lies."""
         if entity.kind in ON_NODE:

@@ -233,6 +233,12 @@ class HoldTimer:
         self.duration[self._indices], self.started[self._indices], self._marked[self._indices] = 0.0, np.nan, False
         self._indices, self._before = np.empty(0, np.intp), np.empty(0, bool)
 
+    def forget(self, gone: Mask) -> None:
+        """Nothing holds on [entity] some entities, nor did."""
+        self.duration[gone], self.started[gone], self._marked[gone] = 0.0, np.nan, False
+        kept = ~gone[self._indices]
+        self._indices, self._before = self._indices[kept], self._before[kept]
+
     def step(self, t: float, passed: float, at: Index, masks: tuple[Mask, Mask]) -> None:
         """Take in one tick: masks of the entities `at` where it (holds, does not hold); it holds on no other entity.
 
