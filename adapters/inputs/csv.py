@@ -19,7 +19,7 @@ import numpy as np
 from skewscope.adapters.formats.bounds import SAMPLES
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS
-from skewscope.adapters.inputs import influx_csv, nvidia_smi, series_table
+from skewscope.adapters.inputs import influx_csv, nvidia_smi, series_table, training_table
 from skewscope.adapters.inputs.column_roles import (
     ROWS_OF_SAMPLE,
     ColumnSamples,
@@ -60,7 +60,7 @@ def recognise(head: bytes, name: str) -> bool:
     # nvidia-smi writes units in brackets; without them its names say what it is.
     if (nvidia_smi.TIME in names and nvidia_smi.recognise(head, name)) or is_request_header(names):
         return False
-    if series_table.recognise(head, name) or influx_csv.recognise(head, name):
+    if any(each.recognise(head, name) for each in (series_table, influx_csv, training_table)):
         return False
     return has_time and len(names) > 1 and all(COLUMN_NAME.fullmatch(each) for each in names)
 

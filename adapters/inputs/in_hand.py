@@ -254,6 +254,11 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
         "python train.py > train.log 2>&1",
         "",
     ),
+    "training-table": (
+        "metrics.csv",
+        "",
+        "step,loss,tokens_per_sec\n10,2.51,40112.5\n20,2.47,40087.1\n",
+    ),
     "trtllm-log": (
         "trtllm.log",
         "kubectl logs deploy/trtllm > trtllm.log",

@@ -15,6 +15,7 @@ import numpy as np
 
 from skewscope.adapters.formats.bounds import SAMPLES, SERIES
 from skewscope.adapters.formats.log_lines import is_binary
+from skewscope.adapters.inputs import training_table
 from skewscope.adapters.inputs.cell_values import find_separator, split_cells, to_number, to_time
 from skewscope.adapters.inputs.file_origin import own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, artefact_reader
@@ -107,7 +108,7 @@ def find_form(names: Sequence[str]) -> TableForm:
 
 def recognise(head: bytes, name: str) -> bool:
     """Returns whether the header of a table is one of an exported chart."""
-    if is_binary(head):
+    if is_binary(head) or training_table.recognise(head, name):
         return False
     first, _, rest = head[:MAX_HEADER].decode("utf-8-sig", "replace").partition("\n")
     is_for_excel = SEPARATOR_LINE.fullmatch(first.rstrip("\r"))

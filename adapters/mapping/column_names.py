@@ -185,6 +185,47 @@ NEEDLESS_WORDS = (
     ),
 )
 """Columns that say nothing of a fault: limits, what a part is called, and the progress of a training."""
+PACES = (
+    (frozenset(("step", "it", "batch", "batches")), True),
+    (
+        frozenset(("token", "tok", "toks", "sample", "sequence", "sequences", "seq", "image", "images", "throughput")),
+        True,
+    ),
+    (frozenset(("mfu", "tflops", "tflop", "flops", "pflops", "throughput", "achieved", "model")), False),
+)
+"""Words of a pace, and whether a word for a second must be there; first those that say the most of a step's time."""
+SECOND_WORDS = frozenset(("s", "sec", "second", "seconds", "tps", "ips"))
+PACE_FILLERS = frozenset(
+    (
+        *SECOND_WORDS,
+        *(
+            "per",
+            "gpu",
+            "device",
+            "rank",
+            "node",
+            "chip",
+            "core",
+            "train",
+            "training",
+            "perf",
+            "global",
+            "local",
+            "avg",
+        ),
+        *("total", "mean", "average", "throughput", "instant", "current"),
+    )
+) - {"throughput"}
+"""Words that say of what a pace is, or of when."""
+ELAPSED = frozenset(
+    (
+        *(frozenset(("elapsed",)), frozenset(("elapsed", "time")), frozenset(("relative", "time"))),
+        *(frozenset(("relative", "time", "process")), frozenset(("relative", "time", "wall")), frozenset(("runtime",))),
+        *(frozenset(("time", "since", "start")), frozenset(("since", "start")), frozenset(("total", "time"))),
+    )
+)
+"""Words of the time since a job began."""
+ELAPSED_FILLERS = frozenset(("s", "sec", "secs", "second", "seconds", "in"))
 EXPORTER_WORDS = frozenset(("nvidia", "smi", "skewscope"))
 PER = re.compile(r"/(?=\s*(?:s|secs?|seconds?|it|iter|iteration|step)\b)", re.IGNORECASE)
 BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\s*")
@@ -302,6 +343,25 @@ def find_signal_at_end(text: str) -> NameEnd | None:
         if signal := find_signal(name):
             return NameEnd(signal, name, text[:start].rstrip("._:/"))
     return None
+
+
+def find_pace(text: str) -> int | None:
+    """Returns how much a pace of a training job says of the time of its steps, by words: less for more; None for none.
+
+    Counts need a word for a second: `tokens` alone may be those since the begin.
+    """
+    tokens = set(_tokens(PER.sub(" per ", text)))
+    words = {SYNONYMS.get(word, word) for word in tokens} - PACE_FILLERS
+    for rank, (some, needs_second) in enumerate(PACES):
+        if words and words <= some and (not needs_second or tokens & SECOND_WORDS):
+            return rank
+    return None
+
+
+def is_elapsed(text: str) -> bool:
+    """Returns whether a column is the time since the job began, by its words."""
+    tokens = frozenset(_tokens(text)) - ELAPSED_FILLERS
+    return tokens in ELAPSED
 
 
 def find_label(name: ColumnName) -> str:
