@@ -24,6 +24,7 @@ OPTIONAL = (
     *("most_mib", "reports_for", "note", *REQUEST_FIELDS),
 )
 MAX_NAMES = 1000
+USUAL = TargetDiscovery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,15 @@ class ScrapeSettings:
     """What its targets report for besides what their labels and addresses name."""
 
 
-def parse_settings(fields: FieldReader, at: FieldPath, name: str) -> ScrapeSettings:
-    """Parses the settings of a source; problems are added to `fields`."""
+def parse_settings(
+    fields: FieldReader, at: FieldPath, name: str, usual: TargetDiscovery = USUAL, usual_period: float = 1.0
+) -> ScrapeSettings:
+    """Parses the settings of a source, with the usual scheme, path and period; problems are added to `fields`."""
     fields.check_keys(at, ("kind",), OPTIONAL)
-    period = read_number(fields, (*at, "period"), 1.0, (0.1, 3600.0))
+    period = read_number(fields, (*at, "period"), usual_period, (0.1, 3600.0))
     folder = Path(fields.document.file).parent
     queried = parse_fetch_options(fields, at, period)
-    where = _parse_discovery(fields, at, folder)
+    where = _parse_discovery(fields, at, folder, usual)
     if not (where.targets or where.files or where.names):
         fields.add_problem(at, "nothing to scrape", "targets, files or dns")
     honor, reports_for = read_bool(fields, (*at, "honor_labels")), read_reports_for(fields, (*at, "reports_for"))
@@ -60,9 +63,9 @@ def parse_fetch_options(fields: FieldReader, at: FieldPath, period: float) -> Fe
     return parse_request_options(fields, at, timeout, most)
 
 
-def _parse_discovery(fields: FieldReader, at: FieldPath, folder: Path) -> TargetDiscovery:
-    scheme = fields.text((*at, "scheme"), choice=SCHEMES) or "http"
-    path = fields.text((*at, "path")) or "/metrics"
+def _parse_discovery(fields: FieldReader, at: FieldPath, folder: Path, usual: TargetDiscovery) -> TargetDiscovery:
+    scheme = fields.text((*at, "scheme"), choice=SCHEMES) or usual.scheme
+    path = fields.text((*at, "path")) or usual.path
     if not path.startswith("/"):
         fields.add_problem((*at, "path"), f"{path!r}", "a path that begins with '/'")
     base = TargetDiscovery((), (), (), scheme, path, parse_labels(fields, (*at, "labels")))
