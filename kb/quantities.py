@@ -5,6 +5,7 @@ Console, text, HTML and notifications all format with these functions, so that o
 
 import math
 import re
+from collections.abc import Sequence
 from functools import cache
 
 SHARE_EPSILON = 1e-5
@@ -139,6 +140,16 @@ def format_brief(value: float, unit: str, *, share: bool = False) -> str:
 @cache
 def _strip_noun(unit: str) -> str:
     return _COUNTED_NOUN.sub("", unit)
+
+
+def round_together(shares: Sequence[float]) -> list[float]:
+    """Returns shares of one whole in steps of a percent that add up to the same: the largest rests are rounded up."""
+    percents = [100 * share for share in shares]
+    floors = [math.floor(percent) for percent in percents]
+    missing = round(sum(percents)) - sum(floors)
+    order = sorted(range(len(shares)), key=lambda n: floors[n] - percents[n])
+    ups = set(order[:missing])
+    return [(floor + (n in ups)) / 100 for n, floor in enumerate(floors)]
 
 
 def format_probability(value: float) -> str:

@@ -107,6 +107,7 @@ ENGINE_INTERFACE = {
     "engine.advice.advice",
     "engine.advice.command_values",
     "engine.advice.policy",
+    "engine.advice.cost_words",
     "engine.advice.incident_words",
     "engine.advice.steps",
     # Arithmetic on arrays, which a console repeats for the rows it shows.

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 
 from skewscope.adapters.notify import incident_text
 from skewscope.adapters.notify.alert_labels import group_key
-from skewscope.engine.advice.incident_words import describe_cause, describe_cost, describe_incident, describe_normal
+from skewscope.engine.advice.cost_words import describe_cost, describe_normal
+from skewscope.engine.advice.incident_words import describe_cause, describe_incident
 from skewscope.engine.advice.steps import AdvisedStep, advised_steps
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import FLEET, Topology

@@ -1,10 +1,10 @@
-"""Where an incident is, what goes wrong there and what it costs, in few words. Pure."""
+"""Where an incident is, what goes wrong there and how far its cause is known, in few words. Pure."""
 
 from skewscope.engine.advice.command_values import placeholder_values
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
-from skewscope.kb.quantities import format_change, format_factor, format_probability, format_value, is_share
+from skewscope.kb.quantities import format_probability
 
 _NAMED_KINDS = ("node", "rank")
 """Kinds of entities that people know by their names alone."""
@@ -56,52 +56,9 @@ def describe_incident(incident: Incident, catalogue: Catalogue, topology: Topolo
     return text[0].upper() + text[1:] if text.startswith(f"{incident.kind} ") else text
 
 
-def describe_metric(metric: str, catalogue: Catalogue) -> str:
-    """Returns what an impact is of in words: the name of a signal, in small letters, or the words themselves."""
-    known = catalogue.signals.get(metric)
-    return f"{known.name[:1].lower()}{known.name[1:]}" if known else metric
-
-
-def describe_size(incident: Incident) -> str:
-    """Returns how large an impact is: `8.7→21.6 ms (2.5×)` of a change, `42 %` of a share; '' if it is not measured."""
-    impact = incident.impact
-    if impact.change is None:
-        return ""
-    if impact.now is None:
-        return format_value(impact.change, impact.unit, share=True, signed=incident.is_symptom or impact.unit != "1")
-    if impact.before is None:
-        return format_value(impact.now, impact.level_unit, share=is_share(impact.metric))
-    levels = format_change(impact.before, impact.now, impact.level_unit, share=is_share(impact.metric))
-    is_multiple = impact.change >= 1
-    factor = (
-        format_factor(1 + impact.change) if is_multiple else format_value(impact.change, "1", share=True, signed=True)
-    )
-    return f"{levels} ({factor})"
-
-
-def _format_percent(change: float) -> str:
-    """Returns `−38 %`."""
-    return format_value(change, "1", share=True, signed=True)
-
-
 def describe_cause(incident: Incident, catalogue: Catalogue) -> str:
     """Returns how far the cause of a symptom is known: `likely GPU throttled by heat (84 %)`, else `cause unknown`."""
     if incident.leading_cause is None:
         return "cause unknown"
     condition, probability = incident.leading_cause
     return f"likely {catalogue.conditions[condition].name} ({format_probability(probability)})"
-
-
-def describe_cost(incident: Incident, catalogue: Catalogue) -> str:
-    """Returns `time of a round 8.7→21.6 ms (2.5×)`, or '' if the impact is not measured."""
-    size = describe_size(incident)
-    return f"{describe_metric(incident.impact.metric, catalogue)} {size}" if size else ""
-
-
-def describe_normal(incident: Incident, catalogue: Catalogue) -> str:
-    """Returns `Normal: time of a round 8.7 ms.`, '' where the normal level was not measured."""
-    impact = incident.impact
-    if impact.before is None:
-        return ""
-    level = format_value(impact.before, impact.level_unit, share=is_share(impact.metric))
-    return f"Normal: {describe_metric(impact.metric, catalogue)} {level}."

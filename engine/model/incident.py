@@ -84,6 +84,14 @@ class Impact:
     """The metric as it is, in `level_unit`; None where no single level was measured."""
     level_unit: str = "1"
 
+    @property
+    def lost_share(self) -> float | None:
+        """Which share is lost, 0 to 1: of what takes f times as long 1 - 1/f; None where that does not follow."""
+        if self.change is None or self.unit != "1" or not math.isfinite(self.change):
+            return None
+        is_growth = self.change > 1 or (self.change > 0 and self.now is not None)
+        return self.change / (1 + self.change) if is_growth else min(abs(self.change), 1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class BlastRadius:

@@ -14,7 +14,7 @@ from textual.widgets import Input
 from skewscope.tui.console.keymap import footer_key_at, footer_line
 from skewscope.tui.console.screen_layout import ScreenLayout
 from skewscope.tui.console.screens.base import ScreenModel
-from skewscope.tui.console.widgets import BarView, LineView, LiveTable
+from skewscope.tui.console.widgets import PANE_LETTER, BarView, LineView, LiveTable
 from skewscope.tui.render import status
 from skewscope.tui.render.text import Line, fit, line, wrap_lines
 
@@ -27,6 +27,8 @@ CURSOR_REST_S = 0.04
 """Seconds without movement after which the pane follows the cursor."""
 SHEET_SHARE, SHEET_WIDTH, SHEET_HEIGHT_SHARE, SHEET_FRAME = 96, 110, 90, 5
 """Of a dialog: percent of the columns, columns, and percent of the rows at most; columns beside its text."""
+SCREEN_NUMBERS = frozenset("12345")
+JUMP_HINT = f"type the letter beside a row, {PANE_LETTER} for the pane, 1 to 5 for a screen; esc leaves all as it is"
 AnswerHandler = Callable[[str], None]
 
 
@@ -41,6 +43,8 @@ class ConsoleScreen(Screen[None]):
         self._rest_timer: Timer | None = None
         self.pane_scrolls = False
         """Whether movement keys scroll the pane instead of the cursor."""
+        self.is_jumping = False
+        """Whether the next key is a letter beside a row or the pane, or the number of a screen."""
         self._screen_layout = ScreenLayout("full")
 
     @property
@@ -90,6 +94,7 @@ class ConsoleScreen(Screen[None]):
         if self.model.shown_version != self.console.state.version:
             self.model.renew()
         self._apply_layout()
+        self._name_panes()
         if not calmly:
             self.renew_lines()
             return
@@ -133,6 +138,8 @@ class ConsoleScreen(Screen[None]):
         return [status.status_line(now, columns)] if now else [line(" Skewscope", "title")]
 
     def _footer_lines(self, columns: int, _rows: int) -> list[Line]:
+        if self.is_jumping:
+            return [fit(line(f" {JUMP_HINT}", "ok"), columns)]
         if message := self.console.message:
             return [fit(((f" {message[0]}", "warn" if message[1] else "ok"),), columns)]
         return [footer_line(self.console.keys, self.model.name, columns)]
@@ -160,7 +167,11 @@ class ConsoleScreen(Screen[None]):
         if not self.model.pane_title:
             return
         where = "tab: back to the list" if self.pane_scrolls else "tab scrolls it"
-        self.pane.border_title = f"{self.model.pane_title} ({where})"
+        now = self.console.state.status()
+        silence = status.silence(now) if now else ""
+        is_said = not now or any(silence in words for words, _ in status.status_line(now, self.size.width))
+        letter = f"{PANE_LETTER}: " if self.is_jumping else ""
+        self.pane.border_title = f"{letter}{self.model.pane_title} ({where})" + ("" if is_said else f" ── {silence}")
 
     # --- keys and mouse
 
@@ -168,6 +179,9 @@ class ConsoleScreen(Screen[None]):
         """Run a command on this screen; returns whether the screen has it."""
         if command in ("move", "page"):
             self._move_cursor(command, arg)
+            return True
+        if command == "jump":
+            self.set_jumping(on=True)
             return True
         if command == "other":
             self.pane_scrolls = not self.pane_scrolls
@@ -187,6 +201,32 @@ class ConsoleScreen(Screen[None]):
             self.call_after_refresh(self.renew_lines)
         self.renew()
         return True
+
+    def set_jumping(self, *, on: bool) -> None:
+        """Show or hide a letter beside each row and the pane."""
+        self.is_jumping = self.table.has_letters = on
+        self._name_panes()
+        self.table.renew()
+        self.query_one("#footer", BarView).renew()
+
+    def on_key(self, event: Key) -> None:
+        """Take the letter of a jump, before it is a command."""
+        if not self.is_jumping:
+            return
+        event.stop()
+        event.prevent_default()
+        self.set_jumping(on=False)
+        self.jump_to(event.character or "")
+
+    def jump_to(self, letter: str) -> None:
+        """Move to the row of a letter, to the pane, or to the screen of a number; nothing else has an effect."""
+        at = self.table.row_beside(letter)
+        if letter in SCREEN_NUMBERS:
+            self.console.do_screen(int(letter))
+        elif self.pane_scrolls != (letter == PANE_LETTER) and (at is not None or letter == PANE_LETTER):
+            self.run_command("other", 0)
+        if at is not None:
+            self.table.move(at - self.model.cursor)
 
     def _move_cursor(self, command: str, arg: int) -> None:
         to = self.model.move_link(arg)
@@ -225,7 +265,7 @@ class ConsoleScreen(Screen[None]):
         """Seek to the clicked position of the bar and select what lasted then, or show the clicked screen."""
         if event.bar.id == "status":
             number = event.bar.word_at(event.column)[:1]
-            if number in "12345" and number:
+            if number in SCREEN_NUMBERS:
                 self.console.do_screen(int(number))
             return
         if event.bar.id == "footer":

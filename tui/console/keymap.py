@@ -17,7 +17,7 @@ _TEXTUAL_NAMES = {
     "(": "left_parenthesis", ")": "right_parenthesis",
     ",": "comma", ".": "full_stop", "/": "slash", "?": "question_mark", ":": "colon", "[": "left_square_bracket",
     "]": "right_square_bracket", "{": "left_curly_bracket", "}": "right_curly_bracket", "<": "less_than_sign",
-    ">": "greater_than_sign", "+": "plus", "-": "minus", "=": "equals_sign",
+    ">": "greater_than_sign", ";": "semicolon", "+": "plus", "-": "minus", "=": "equals_sign",
 }  # fmt: skip
 """Textual's names of keys that are written as themselves in the table."""
 _FOOTER_GROUPS = ("Act", "Look", "Table", "Time")
@@ -80,6 +80,7 @@ KEYS = (
     KeyBinding("open", ("enter",), "open", 0, "open; again to close", "Look", "open"),
     KeyBinding("back", ("escape",), "back", 0, "close, clear, go back", "Look"),
     KeyBinding("filter", ("/",), "filter", 0, "filter by words, fields", "Look", "filter"),
+    KeyBinding("jump", (";", "ctrl+o"), "jump", 0, "jump by a letter", "Look", "jump"),
     KeyBinding(
         "entry",
         ("K",),
@@ -236,7 +237,8 @@ WORDS: tuple[tuple[str, str], ...] = (
     ("✖ ! ·", "critical, warning, info   ✓ over   ~ abnormal, cause unknown"),
     ("↳ ▶", "caused by the one above; the member that differs"),
     ("a n s *", "acknowledged, snoozed, silenced; marked"),
-    ("97 %", "of 100 such reports about 97 are right; a mere fact has no number"),
+    ("97 %", "of 100 such reports about 97 are right; fact: so measured, cause unknown"),
+    ("lost", "share of its work × nodes affected; the longest bar costs most"),
     ("2.5×", "times its normal value, or times that of its peers"),
     ("if wrong", "what it is then, and what you would see; no data: not checkable"),
     ("▲ △ ▽", "began, reported, ended"),

@@ -1,6 +1,7 @@
 """Widgets on Textual's line API: a view of lines, a clickable line, and the table of a screen."""
 
 from collections.abc import Callable
+from string import ascii_letters
 
 from rich.segment import Segment
 from rich.style import Style
@@ -17,6 +18,10 @@ from skewscope.tui.render.text import Line
 
 WHEEL_ROWS = 3
 """Rows per step of the mouse wheel."""
+PANE_LETTER = "p"
+"""The letter of the pane while rows have letters."""
+JUMP_LETTERS = "".join(letter for letter in ascii_letters if letter != PANE_LETTER)
+"""The letters of rows from the first visible one on."""
 LineSource = Callable[[int, int], list[Line]]
 """Returns lines for a number of columns and rows."""
 
@@ -168,6 +173,8 @@ class LiveTable(LineView, can_focus=True):
         self.model = model
         self.bare = self.tiny = False
         """Whether the screen has room for rows only, or not even for those."""
+        self.has_letters = False
+        """Whether each visible row has a letter to jump to it."""
 
     def renew(self) -> None:
         """Recompute the header and repaint; rows are formatted as they are drawn."""
@@ -216,9 +223,16 @@ class LiveTable(LineView, can_focus=True):
         at = y - len(self.lines) + self.scroll_offset.y
         if at >= model.count or self.tiny:
             return self.to_strip(())
-        return self.to_strip(
-            model.compact_row(at) if self.bare else model.row(at), marked=at == model.cursor, left=model.x_offset
-        )
+        shown = model.compact_row(at) if self.bare else model.row(at)
+        if self.has_letters:
+            shown = _with_letter(shown, JUMP_LETTERS[y - len(self.lines) :][:1])
+        return self.to_strip(shown, marked=at == model.cursor, left=model.x_offset)
+
+    def row_beside(self, letter: str) -> int | None:
+        """Returns the row beside which a letter stands, None where none does."""
+        at = JUMP_LETTERS.find(letter) + self.scroll_offset.y
+        is_there = letter and letter in JUMP_LETTERS and self.scroll_offset.y <= at < self.model.count
+        return at if is_there and at - self.scroll_offset.y < self._visible_rows() else None
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         """Move the cursor down: the next refresh would scroll back to it otherwise."""
@@ -255,3 +269,11 @@ class LiveTable(LineView, can_focus=True):
             self.scroll_to(y=cursor, animate=False, immediate=True)
         elif rows > 0 and cursor >= top + rows:
             self.scroll_to(y=cursor - rows + 1, animate=False, immediate=True)
+
+
+def _with_letter(spans: Line, letter: str) -> Line:
+    """Returns a row with a letter in place of its first column."""
+    if not (letter and spans):
+        return spans
+    (first, role), *rest = spans
+    return ((letter, "bar"), (first[1:], role), *rest)

@@ -12,7 +12,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.tui.render.text import Line, Span, fit, justify, line, merge_spans, pad, sanitise, width
+from skewscope.tui.render.text import Line, Span, cut_middle, fit, justify, line, merge_spans, pad, sanitise, width
 
 Classes = NDArray[np.uint8]
 """[row, column] numbers of classes."""
@@ -140,7 +140,7 @@ def _row_line(label: RowLabel, cells: list[Span], name: int, note: int) -> Line:
     role = "key" if label.is_marked else ""
     sign = "▶" if label.is_marked else " "
     value: tuple[Span, ...] = ((f" {pad(label.note, note, right=True)}", role),) if note else ()
-    return ((sign, "crit"), (f" {pad(label.name, name)}  ", role), *cells, *value)
+    return ((sign, "crit"), (f" {pad(cut_middle(label.name, name), name)}  ", role), *cells, *value)
 
 
 def _cell_spans(row: list[int], picture: CellPicture) -> list[Span]:

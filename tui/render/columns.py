@@ -28,6 +28,8 @@ class TableColumn:
     """Whether a part of its text is useful; other columns are dropped instead of cut."""
     is_place: bool = False
     """Whether its texts are places such as `node/gpu`, of which begin and end are kept."""
+    gives_way: bool = False
+    """Whether it is left out where the words of the first column would be cut: the pane has it too."""
 
 
 ColumnWidths = tuple[tuple[TableColumn, int], ...]
@@ -47,8 +49,11 @@ def fit_columns(
         return tuple(
             (c, min(max(wanted.get(c.id, 0), c.min_width, width(c.title)), max(c.max_width, 40))) for c in there
         )
-    size = {c.id: max(min(max(wanted.get(c.id, 0), width(c.title)), c.max_width), c.min_width) for c in there}
+    size = {c.id: _wanted_width(c, wanted.get(c.id, 0), total) for c in there}
     floor = {c.id: min(size[c.id], c.min_width) if c.shrinkable else size[c.id] for c in there}
+    for column in sorted((c for c in there if c.gives_way), key=lambda c: -c.priority):
+        if not _is_whole(there, size, floor, total):
+            there.remove(column)
     kept: list[TableColumn] = []
     for column in sorted(there, key=lambda c: c.priority):
         needed = floor if column.priority <= ESSENTIAL else size
@@ -63,6 +68,22 @@ def fit_columns(
         left -= extra
         floor[column.id] += extra
     return tuple((column, floor[column.id]) for column in kept)
+
+
+MAX_PLACE_SHARE = 0.25
+"""Share of a line that a place has at most: of what is cut, begin and end are kept."""
+
+
+def _wanted_width(column: TableColumn, wanted: int, total: int) -> int:
+    """Returns how wide a column is if nothing is missing."""
+    most = min(column.max_width, int(total * MAX_PLACE_SHARE)) if column.is_place else column.max_width
+    return max(min(max(wanted, width(column.title)), most), column.min_width)
+
+
+def _is_whole(there: Sequence[TableColumn], size: Mapping[str, int], floor: Mapping[str, int], total: int) -> bool:
+    """Returns whether the columns that are kept longest leave room for all words of the first of them and the place."""
+    kept = [c for c in there if c.priority <= ESSENTIAL]
+    return sum((size if c.priority == 0 or c.is_place else floor)[c.id] + 1 for c in kept) <= total
 
 
 def title_line(widths: ColumnWidths, sort: str = "", *, descending: bool = False) -> Line:

@@ -1,29 +1,28 @@
 """One incident as lines: location, time, confidence, evidence, missing signals and advice. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from skewscope.engine.advice.command_values import fill_commands
+from skewscope.engine.advice.cost_words import describe_cost, describe_cost_by_size, describe_size, find_user_cost
 from skewscope.engine.advice.incident_words import (
     describe_cause,
-    describe_cost,
     describe_incident,
-    describe_metric,
-    describe_size,
     format_location,
     format_others,
+    format_where,
 )
 from skewscope.engine.advice.steps import AdvisedStep, advised_steps
 from skewscope.engine.model.incident import CompetingCondition, Incident, IncidentEvidence
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue, Mitigation
 from skewscope.kb.problems import join_names
-from skewscope.kb.quantities import format_probability
+from skewscope.kb.quantities import format_probability, round_together
 from skewscope.tui.render import expression_text, units
 from skewscope.tui.render.command_lines import command_lines
 from skewscope.tui.render.evidence_value import SeriesReading, format_evidence
-from skewscope.tui.render.text import Line, line, pad, width
+from skewscope.tui.render.text import Line, cut_words, line, pad, width
 
 SEVERITY_GLYPHS = {"critical": ("✖", "crit"), "warning": ("!", "warn"), "info": ("·", "info"), "resolved": ("✓", "ok")}
 """Glyph and role by severity, or for resolved."""
@@ -36,8 +35,12 @@ each fits by itself, so they add up to more than what is left."""
 CANDIDATES_LABEL = "not known"
 UNSEEN_LABEL = "no data"
 CAUSED_BY_LABEL, EFFECTS_LABEL = "caused by", "also"
-LEAST_WORDS = 6
-"""Columns from which on a part of the words after a number is useful."""
+LEAST_WORDS = 5
+"""Columns from which on a part of the words after a number is useful..."""
+_OPEN_WORDS = frozenset({"a", "an", "at", "by", "for", "from", "in", "is", "of", "on", "than", "that", "the", "to"})
+"""...unless it ends in one of these."""
+MAX_OTHERS = 8
+"""Columns up to which a row or a line of an incident names further members."""
 MAX_CAUSES = 3
 """Causes that the lead names."""
 
@@ -111,14 +114,13 @@ def format_confidence(incident: Incident) -> str:
 
 
 def format_impact(incident: Incident, names: DisplayNames) -> str:
-    """Returns `time of a round 8.7→21.6 ms (2.5×)`, or '' if the impact is not measured."""
+    """Returns `time of a round 8.7→21.6 ms (2.5×)` or a sentence, or '' if the impact is not measured."""
     return describe_cost(incident, names.catalogue)
 
 
 def format_impact_short(incident: Incident, names: DisplayNames) -> str:
     """Returns `8.7→21.6 ms (2.5×) time of a round`: the number survives cropping."""
-    size = describe_size(incident)
-    return f"{size} {describe_metric(incident.impact.metric, names.catalogue)}" if size else ""
+    return describe_cost_by_size(incident, names.catalogue)
 
 
 def shorten_impact(incident: Incident, text: str, room: int) -> str:
@@ -127,8 +129,10 @@ def shorten_impact(incident: Incident, text: str, room: int) -> str:
     A number that is cut would be another number.
     """
     size = describe_size(incident)
-    if width(size) + LEAST_WORDS <= room:
-        return text
+    short = cut_words(text, room)
+    words = short.removesuffix("…").rstrip()
+    if size in short and len(words) >= len(size) + LEAST_WORDS and words.rpartition(" ")[2] not in _OPEN_WORDS:
+        return short
     levels, _, factor = size.removesuffix(")").partition(" (")
     return next((one for one in (size, levels, factor) if one and width(one) <= room), text)
 
@@ -188,7 +192,7 @@ def headline(incident: Incident, names: DisplayNames, now: float) -> Headline:
     since = f"at {clock}" if is_moment else f"since {clock}, for {lasted}{ended}"
     cost = format_impact(incident, names) or ("" if incident.is_symptom else "cost not measurable")
     name = names.incident_name(incident)
-    facts = [since, cost, _affected(incident, names), _also_hit(incident)]
+    facts = [since, _users_cost(incident, names), cost, _affected(incident, names), _also_hit(incident)]
     since_line = line("  " + " · ".join(filter(None, facts)), "dim")
     return Headline(what, state, since_line, "" if sentence.startswith(name) else name)
 
@@ -210,6 +214,15 @@ def _certainty(incident: Incident, names: DisplayNames) -> Line:
     if not incident.is_symptom:
         return ((" · ", ""), (f"{format_confidence(incident)} sure", "title"))
     return () if incident.explained_by else ((f" · {describe_cause(incident, names.catalogue)}", ""),)
+
+
+def _users_cost(incident: Incident, names: DisplayNames) -> str:
+    """Returns what users wait: `users wait: time to first byte 121× as long`, '' if no effect of that kind is seen."""
+    felt = find_user_cost(names.explained_incidents(incident.id), names.catalogue)
+    if felt is None or incident.explained_by:
+        return ""
+    cost = describe_cost(felt, names.catalogue)
+    return f"users wait: {cost}{' as long' if cost.endswith('×') else ''}"
 
 
 def _affected(incident: Incident, names: DisplayNames) -> str:
@@ -267,26 +280,32 @@ def summary_lines(incident: Incident) -> tuple[Line, ...]:
 
 def probable_causes(incident: Incident, names: DisplayNames, most: int) -> tuple[Line, ...]:
     """Returns up to `most` causes of a symptom, one a line, likeliest first, and how many more there are."""
-    rows: list[Line] = []
-    for n, (id_, probability) in enumerate(incident.likely_causes[:most], 1):
-        likely = "" if probability is None else f"  {format_probability(probability)}"
-        where = incident.format_location(id_)
-        rows.append(((f"{n} ", "dim"), (names.condition_name(id_), "key"), (f"{where}{likely}", "")))
+    shown = incident.likely_causes[:most]
     more = len(incident.likely_causes) - most
-    rest = _rest_of_causes(incident, most)
+    *likely, others, none = _cause_shares(shown, incident.none)
+    rows: list[Line] = []
+    for n, ((id_, _), probability) in enumerate(zip(shown, likely, strict=True), 1):
+        where = incident.format_location(id_)
+        rows.append(((f"{n} ", "dim"), (names.condition_name(id_), "key"), (f"{where}{probability}", "")))
+    rest = f"{others} together" if others else ""
     return (
         *rows,
         *([line(f"others, each less likely{rest}", "dim")] if more > 0 else []),
-        *([line(none, "dim")] if rows and (none := _none_text(incident)) else []),
+        *([line(f"none of the catalogue{none}", "dim")] if rows and none else []),
     )
 
 
-def _rest_of_causes(incident: Incident, most: int) -> str:
-    """Returns the probability of all causes of the catalogue but the first `most`, listed or not; '' without any."""
-    shown = [probability for _, probability in incident.likely_causes[:most] if probability is not None]
-    if incident.none is None or not shown:
-        return ""
-    return f"  {format_probability(max(1.0 - incident.none - sum(shown), 0.0))} together"
+def _cause_shares(shown: Sequence[tuple[str, float | None]], none: float | None) -> list[str]:
+    """Returns the probabilities of causes, of all others together and of none: in whole percent that add up to 100.
+
+    Where not all are known, those that are, each by itself.
+    """
+    known = [probability for _, probability in shown if probability is not None]
+    if none is None or len(known) < len(shown):
+        each = ["" if one is None else format_probability(one) for _, one in shown]
+        return [f"  {text}" if text else "" for text in (*each, "", "")]
+    whole = round_together([*known, max(1.0 - none - sum(known), 0.0), none])
+    return [f"  {format_probability(share)}" for share in whole]
 
 
 def _none_text(incident: Incident) -> str:
@@ -388,9 +407,8 @@ def cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
 
 def _effect_line(incident: Incident, names: DisplayNames) -> Line:
     ended = f" to {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
-    what = names.incident_title(incident)
-    since = f", caused by it, since {units.format_time(incident.began)}{ended}"
-    return (severity_glyph(incident), (f" {what}{since}", ""), (f" ({incident.id})", "dim"))
+    what = f"{names.incident_name(incident)} on {format_where(incident, MAX_OTHERS)}"
+    return (severity_glyph(incident), (f" {what}, caused by it, since {units.format_time(incident.began)}{ended}", ""))
 
 
 def recipe_lines(known: Mitigation) -> list[Line]:

@@ -57,6 +57,16 @@ def compare_at_peak(item: IncidentEvidence, incident: Incident, one: EvidenceSer
     return units.format_comparison(float(value[at]), usual, one.unit, words, share=share)
 
 
+def peak_time(item: IncidentEvidence, incident: Incident, one: EvidenceSeries, snapshot: ViewSnapshot) -> float | None:
+    """Returns when the series shows what the item says, seconds since 1970; None where it never does."""
+    frames = _frames_of(incident, snapshot)
+    if item.value is None or not frames:
+        return None
+    reference = {"peers": _column(frames, one.row, "peer_median"), "past": _column(frames, one.row, "baseline")}
+    at = _peak(item, _column(frames, one.row, "value"), reference)
+    return frames[at].time if at >= 0 else None
+
+
 def compare_now(snapshot: ViewSnapshot, row: int) -> str:
     """Returns `12.9 ms, peers 0.2 ms (65×)` of a series now: beside its peers or its past, from which it is farther."""
     signals = snapshot.signals

@@ -1,20 +1,18 @@
 """One incident laid out for a pane or a page: short, squeezed into a number of rows, or in full. Pure."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from skewscope.engine.model.incident import Incident
 from skewscope.tui.render import detail
-from skewscope.tui.render.command_lines import COPY_ROLE
 from skewscope.tui.render.detail import DisplayNames, Section
 from skewscope.tui.render.incident_lead import lead_sections
-from skewscope.tui.render.text import Line, fit, justify, line_width, wrap
+from skewscope.tui.render.text import Line, fit, justify, line_width, pad, width, wrap
 
 _LABEL_WIDTH = 10
 _GROW_ORDER = ("caused by", "causes", "why", "do", "undo", "if wrong", "works if", "look for", "also")
-"""Sections in the order in which they get rows that are left, one form after the other."""
-_WHOLE = ("if wrong", "works if", "look for")
-"""Sections of sentences: a part of one says something else."""
+"""Sections in the order in which they get rows that are left, one form after the other..."""
+_WHOLE = ("works if", "look for", "if wrong")
+"""...once those of sentences have a whole one: a part of one says something else."""
 _NEEDED = ("why", "do", "undo", *_WHOLE)
 """Sections that are left out last."""
 _LEAST_ITEMS = {"do": 2}
@@ -68,19 +66,20 @@ def squeeze_rows(sections: tuple[Section, ...], columns: int, rows: int) -> list
     left = rows - sum(len(forms[label][0]) for label in forms)
     if left < 0:
         return [row for part, most in _squeeze_sections(sections, rows) for row in _crop_section(part, most, columns)]
-    labels = [label for label in _GROW_ORDER if label in forms]
-    while labels:
-        label = labels.pop(0)
+    first, labels = [label for label in _WHOLE if label in forms], [label for label in _GROW_ORDER if label in forms]
+    while first or labels:
+        label = (first or labels).pop(0)
         form = sizes[label] + 1
         if form < len(forms[label]) and (more := len(forms[label][form]) - len(forms[label][form - 1])) <= left:
             sizes[label], left = form, left - more
-            labels.append(label)
+            if not first:
+                labels.append(label)
     return [row for label, form in sizes.items() for row in forms[label][form]]
 
 
 def least_rows(sections: tuple[Section, ...], columns: int) -> int:
     """Returns the number of lines from which on no sentence of the sections is cropped."""
-    return sum(len(_forms(part, columns)[0]) for part in sections)
+    return sum(len(_forms(part, columns)[part.label in _WHOLE]) for part in sections)
 
 
 def _forms(part: Section, columns: int) -> list[list[Line]]:
@@ -89,11 +88,12 @@ def _forms(part: Section, columns: int) -> list[list[Line]]:
     least = min(_LEAST_ITEMS.get(part.label, 1), count)
     wrapped = [_wrap_section(part, most, columns) for most in range(least, count + 1)]
     if part.label in _WHOLE:
-        return wrapped
+        return [_name_items(part, columns) or _crop_section(part, 1, columns), *wrapped]
     if part.label == "do":
         # A command that is cut is another command.
-        title = _crop_section(replace(part, items=(part.items[0], *part.items[least:])), 1, columns)
-        return [[*title, *section_lines(Section("", part.items[1:least]), columns)], *wrapped]
+        title = _crop_section(replace(part, items=part.items[:1]), 1, columns)
+        whole = [*title, *section_lines(Section("", part.items[1:least]), columns)]
+        return [_count_rest(whole, count - least, columns), *wrapped]
     if part.label in _NEEDED:
         return [_crop_section(part, least, columns), *wrapped]
     return [[], *(_crop_section(part, most, columns) for most in range(1, count + 1)), wrapped[-1]]
@@ -114,26 +114,37 @@ def _squeeze_sections(parts: tuple[Section, ...], rows: int) -> list[tuple[Secti
 
 def _crop_section(part: Section, most: int, columns: int) -> list[Line]:
     """Returns the first items of a section, each cut to one line, with the number of the others."""
-    rows = [_add_label(part.label if n == 0 else "", item) for n, item in enumerate(part.items[:most])]
-    hidden = len(part.items) - most
-    if hidden:
-        at, tail = _place_of_rest(rows), f" +{hidden} more"
-        rows[at] = (*fit(rows[at], columns - len(tail)), (tail, "dim"))
-    return [fit(row, columns) for row in rows]
+    rows = [fit(_add_label(part.label if n == 0 else "", item), columns) for n, item in enumerate(part.items[:most])]
+    return _count_rest(rows, len(part.items) - most, columns)
 
 
 def _wrap_section(part: Section, most: int, columns: int) -> list[Line]:
     """Returns the first items of a section, wrapped, with the number of the others."""
-    items, hidden = [*part.items[:most]], len(part.items) - most
-    if hidden:
-        at = _place_of_rest(items)
-        items[at] = (*items[at], (f" +{hidden} more", "dim"))
-    return section_lines(replace(part, items=tuple(items)), columns)
+    rows = section_lines(replace(part, items=part.items[:most]), columns)
+    return _count_rest(rows, len(part.items) - most, columns)
 
 
-def _place_of_rest(rows: Sequence[Line]) -> int:
-    """Returns which line has the number of what is hidden: the last one that is no command."""
-    return next((n for n in reversed(range(len(rows))) if rows[n][-1][1] != COPY_ROLE), len(rows) - 1)
+def _name_items(part: Section, columns: int) -> list[Line]:
+    """Returns the items that have names as one line of these, [] where the first one has none or does not fit."""
+    names = [[span for span in item if not span[0].startswith(":")] for item in part.items if item[0][1] == "key"]
+    row, shown = _add_label(part.label, ()), 0
+    for name in names if len(part.items[0]) > 1 else ():
+        longer = (*row, *([(", ", "")] if shown else []), *name)
+        if line_width(longer) + width(f" +{len(part.items)} more") > columns:
+            break
+        row, shown = longer, shown + 1
+    return _count_rest([row], len(part.items) - shown, columns) if shown else []
+
+
+def _count_rest(rows: list[Line], hidden: int, columns: int) -> list[Line]:
+    """Returns lines with the number of hidden items: below the label where there is a line, else at the end."""
+    if hidden <= 0:
+        return rows
+    note = f"+{hidden} more"
+    if len(rows) > 1:
+        (blank, role), *rest = rows[1]
+        return [rows[0], ((pad(note, _LABEL_WIDTH), "dim"), (blank[_LABEL_WIDTH:], role), *rest), *rows[2:]]
+    return [(*fit(rows[0], columns - len(note) - 1), (f" {note}", "dim"))]
 
 
 def _add_label(label: str, item: Line) -> Line:

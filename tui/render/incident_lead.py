@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from skewscope.engine.advice.incident_words import describe_normal
+from skewscope.engine.advice.cost_words import describe_normal
 from skewscope.engine.advice.steps import AdvisedStep, StepCommand, advised_steps
 from skewscope.engine.model.incident import CompetingCondition, Incident, IncidentEvidence
 from skewscope.kb.problems import join_names

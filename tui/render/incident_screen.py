@@ -14,7 +14,7 @@ from skewscope.tui.render.members_over_time import members_over_time
 from skewscope.tui.render.node_lookup import NodeLookup
 from skewscope.tui.render.rank_stops import MAX_GROUPS, find_rank_stops, stop_lines
 from skewscope.tui.render.status import join_columns
-from skewscope.tui.render.text import Line, fit, justify, line, line_width, wrap
+from skewscope.tui.render.text import Line, justify, line, line_width, wrap
 
 TWO_COLUMN_WIDTH = 120
 LEFT_SHARE = 0.6
@@ -96,7 +96,7 @@ class IncidentScreen:
         if line_width(what) + line_width(state) < columns:
             return [justify(what, state, columns), *wrap(since, columns, 2)]
         (text, role), *rest = since
-        return [fit(what, columns), *wrap((("  ", ""), *state, (f" · {text.lstrip()}", role), *rest), columns, 2)]
+        return [*wrap(what, columns, 2), *wrap((("  ", ""), *state, (f" · {text.lstrip()}", role), *rest), columns, 2)]
 
 
 def screen_lines(context: drilldown.DrilldownContext, columns: int, rows: int) -> list[Line]:

@@ -5,19 +5,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skewscope.engine.advice.incident_words import format_location, format_where
+from skewscope.engine.advice.incident_words import describe_cause, format_location, format_where
 from skewscope.engine.advice.steps import advised_steps
 from skewscope.engine.model.incident import DIAGNOSIS, SEVERITIES, SYMPTOM, Incident
-from skewscope.tui.render import columns, detail, filter_query, units
+from skewscope.tui.render import charts, columns, detail, filter_query, units
 from skewscope.tui.render.columns import Cell, ColumnWidths, TableColumn
 from skewscope.tui.render.detail import DisplayNames
-from skewscope.tui.render.text import Line, Span, width
+from skewscope.tui.render.text import Line, Span, cut_words, width
 
 SUSPICION = "suspicion"
 CATEGORIES = (DIAGNOSIS, SYMPTOM, SUSPICION)
 """What incidents are, the most certain first."""
-MAX_OTHERS = 8
-"""Columns up to which a row names further members."""
 MAX_GAP_RATIO = 1.5
 """Longest over shortest time between equal incidents that come regularly."""
 MINUTES_FROM_S = 150.0
@@ -211,14 +209,30 @@ def _haystack(incident: Incident, names: DisplayNames) -> str:
 
 # --- columns
 
+
+def lost_nodes(incident: Incident) -> float:
+    """Returns the share of its work that is lost times the nodes that it affects, at least one; 0 if not measured."""
+    return (incident.impact.lost_share or 0.0) * max(incident.blast_radius.nodes, 1)
+
+
+def largest_loss(rows: Iterable[IncidentRow]) -> float:
+    """Returns the largest loss of all rows, 0 without any."""
+    return max((lost_nodes(row.incident) for row in rows), default=0.0)
+
+
+FACT = "fact"
+"""In place of the confidence of a symptom: what was measured is so, whatever its cause."""
+LOST_CELLS = 6
+"""Columns of the bar of what is lost."""
 COLUMNS = (
     TableColumn("mark", "", 1, 1, 0),
     TableColumn("condition", "what", 24, 72, 0, shrinkable=True),
     TableColumn("where", "where", 8, 44, 1, shrinkable=True, is_place=True),
+    TableColumn("lost", "lost", LOST_CELLS, LOST_CELLS, 3, gives_way=True),
     TableColumn("impact", "cost", 8, 60, 3, shrinkable=True),
     TableColumn("since", "began", 8, 8, 2),
     TableColumn("for", "for", 8, 12, 5, align_right=True),
-    TableColumn("sure", "conf", 5, 5, 2, align_right=True),
+    TableColumn("sure", "conf", 5, 5, 2, align_right=True, gives_way=True),
     TableColumn("state", "state", 8, 14, 4),
     TableColumn("trend", "over time", 10, 16, 6),
     TableColumn("hit", "affects", 10, 40, 7),
@@ -227,6 +241,8 @@ COLUMNS = (
 )
 _WIDTH_SAMPLE = 200
 TREND_WIDTH = 16
+ROOMY = 100
+"""Columns from which on a name has words beside it and a cost a bar; on fewer ones the words of a cost come first."""
 _GIVEN_WIDTHS = {"trend": TREND_WIDTH, "advice": 32}
 """Widths of cells that take long to make."""
 
@@ -239,6 +255,12 @@ class IncidentCellFormatter:
     now: float
     triage_states: Mapping[str, TriageState]
     trend_text: Callable[[Incident], str] = lambda _incident: ""
+    most_lost: float = 1.0
+    """The largest loss of all rows, whose bar is full."""
+
+    def lost_share(self, row: IncidentRow) -> float:
+        """Returns what is lost by a row as a share of the largest loss."""
+        return lost_nodes(row.incident) / self.most_lost if self.most_lost else 0.0
 
     def cell(self, row: IncidentRow, column: str, room: int | None = None) -> Cell:
         """Returns text and role of a cell, of a cost in the words that fit in `room` columns."""
@@ -248,30 +270,38 @@ class IncidentCellFormatter:
             return (" ", "") if is_effect else detail.severity_glyph(row.incident)
         doubtful = incident_category(row.incident) == SUSPICION
         quiet = "dim" if row.depth or row.incident.state == "resolved" or doubtful else ""
-        text = self._cell_text(row, column)
-        if column == "impact" and room is not None and width(text) > room:
-            text = detail.shorten_impact(row.incident, text, room)
+        text = _CELL_TEXTS[column](self, row)
+        if room is not None and width(text) > room:
+            text = self._shorten(row, column, text, room)
         return text, "dim" if row.incident.id in self.triage_states else quiet
 
-    def _cell_text(self, row: IncidentRow, column: str) -> str:
-        incident = row.incident
-        if column == "condition":
-            indent = "  " * min(row.depth - 1, 3) + "↳ " if row.depth else ""
-            more = f"  {row.folded} more" if row.folded else ""
-            again = f"  {format_repeats(row.repeats)}" if row.repeats else ""
-            return indent + self.names.incident_name(incident) + more + again
-        if column == "state":
-            return self._state_text(incident)
-        if column == "trend":
-            return self.trend_text(incident)
-        if column == "impact":
-            return detail.format_impact_short(incident, self.names)
-        if column == "advice":
-            steps = advised_steps(incident, self.names.catalogue, self.names.topology)
-            return steps[0].title if steps else ""
-        return _COLUMN_TEXTS[column](incident, self.now)
+    def wanted_width(self, row: IncidentRow, column: str, *, tight: bool) -> int:
+        """Returns the columns of a cell; where it is tight, those of a name without the words beside it."""
+        name = column == "condition" and tight
+        return width(self.condition_texts(row)[-1] if name else self.cell(row, column)[0])
 
-    def _state_text(self, incident: Incident) -> str:
+    def _shorten(self, row: IncidentRow, column: str, text: str, room: int) -> str:
+        """Returns a text with fewer words: as many as fit in `room` columns."""
+        if column == "impact":
+            return detail.shorten_impact(row.incident, text, room)
+        if column == "condition":
+            forms = self.condition_texts(row)
+            return next((form for form in forms if width(form) <= room), cut_words(forms[-1], room))
+        return text
+
+    def condition_texts(self, row: IncidentRow) -> tuple[str, ...]:
+        """Returns what goes wrong, how often and whether its cause is known, the longest text first."""
+        incident = row.incident
+        indent = "  " * min(row.depth - 1, 3) + "↳ " if row.depth else ""
+        more = f"  {row.folded} more" if row.folded else ""
+        name = indent + self.names.incident_name(incident) + more
+        again = f"  {format_repeats(row.repeats)}" if row.repeats else ""
+        count = f"  {len(row.repeats)}×" if row.repeats else ""
+        cause = f" ({describe_cause(incident, self.names.catalogue)})" if _is_fact(row) else ""
+        return tuple(dict.fromkeys((name + cause + again, name + again, name + count)))
+
+    def state_text(self, incident: Incident) -> str:
+        """Returns the state of an incident, or what was done with it."""
         triage_states = self.triage_states.get(incident.id)
         if triage_states is None:
             return detail.state_words(incident)
@@ -282,13 +312,35 @@ class IncidentCellFormatter:
         return f"snoozed {units.format_short_duration(triage_states.until - self.now)}"
 
 
-_COLUMN_TEXTS: Mapping[str, Callable[[Incident, float], str]] = {
-    "where": lambda i, _: format_where(i, MAX_OTHERS),
-    "since": lambda i, _: units.format_time(i.began),
-    "for": lambda i, now: units.format_duration(detail.duration(i, now)),
-    "sure": lambda i, _: "" if i.is_symptom else detail.format_confidence(i),
-    "hit": lambda i, _: detail.format_blast_radius(i),
-    "flaps": lambda i, _: str(i.flaps) if i.flaps else "",
+def _is_fact(row: IncidentRow) -> bool:
+    """Returns whether a row is a symptom whose cause is no row above it."""
+    return row.incident.is_symptom and not row.depth and not row.incident.explained_by
+
+
+def _confidence_text(row: IncidentRow) -> str:
+    if row.incident.is_symptom:
+        return FACT if _is_fact(row) else ""
+    return detail.format_confidence(row.incident)
+
+
+def _advice_text(row: IncidentRow, names: DisplayNames) -> str:
+    steps = advised_steps(row.incident, names.catalogue, names.topology)
+    return steps[0].title if steps else ""
+
+
+_CELL_TEXTS: Mapping[str, Callable[[IncidentCellFormatter, IncidentRow], str]] = {
+    "condition": lambda cells, row: cells.condition_texts(row)[0],
+    "where": lambda _, row: format_where(row.incident, detail.MAX_OTHERS),
+    "lost": lambda cells, row: charts.bar(cells.lost_share(row), LOST_CELLS) if row.incident.impact.lost_share else "",
+    "impact": lambda cells, row: detail.format_impact_short(row.incident, cells.names),
+    "since": lambda _, row: units.format_time(min(row.repeats, default=row.incident.began)),
+    "for": lambda cells, row: units.format_duration(detail.duration(row.incident, cells.now)),
+    "sure": lambda _, row: _confidence_text(row),
+    "state": lambda cells, row: cells.state_text(row.incident),
+    "trend": lambda cells, row: cells.trend_text(row.incident),
+    "hit": lambda _, row: detail.format_blast_radius(row.incident),
+    "advice": lambda cells, row: _advice_text(row, cells.names),
+    "flaps": lambda _, row: str(row.incident.flaps) if row.incident.flaps else "",
 }
 
 
@@ -302,11 +354,14 @@ def column_widths(
 ) -> ColumnWidths:
     """Returns the columns that fit, with their widths."""
     some = rows[:_WIDTH_SAMPLE]
+    tight = total < ROOMY
     wanted = {
-        c.id: _GIVEN_WIDTHS.get(c.id) or max((width(cells.cell(row, c.id)[0]) for row in some), default=0)
+        c.id: _GIVEN_WIDTHS.get(c.id) or max((cells.wanted_width(row, c.id, tight=tight) for row in some), default=0)
         for c in COLUMNS
     }
-    return columns.fit_columns(COLUMNS, wanted, total, tuple(hidden), wide=wide)
+    # A bar compares rows; on narrow screens the number of the cost needs its place.
+    unshown = (*hidden, "lost") if tight and not wide else tuple(hidden)
+    return columns.fit_columns(COLUMNS, wanted, total, unshown, wide=wide)
 
 
 def row_line(row: IncidentRow, fitting: ColumnWidths, cells: IncidentCellFormatter) -> Line:

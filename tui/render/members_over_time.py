@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from skewscope.adapters.view.snapshot import RowIndex, SeriesInfo, ViewSnapshot
 from skewscope.engine.features.peer_statistics import MIN_SPREAD_SHARE, TO_SIGMA
 from skewscope.engine.model.incident import Incident
-from skewscope.tui.render import evidence_series, units
+from skewscope.kb.loader import catalogue
+from skewscope.tui.render import evidence_reading, evidence_series, units
 from skewscope.tui.render.cell_picture import SHADES, CellPicture, Classes, ColumnMark, RowLabel
 from skewscope.tui.render.node_lookup import NodeLookup
 
@@ -112,16 +113,20 @@ def members_over_time(
     """
     for item, series in evidence_series.list_series(incident, snapshot, node_lookup):
         if series.signal == signal or (not signal and item.verdict == "yes"):
-            picture = _picture_of(series.row, incident, snapshot, node_lookup, most)
+            peak = evidence_reading.peak_time(item, incident, series, snapshot)
+            picture = _picture_of(series.row, incident, snapshot, node_lookup, most, peak)
             if picture is not None:
                 return picture
     return None
 
 
 def _picture_of(
-    row: int, incident: Incident, snapshot: ViewSnapshot, node_lookup: NodeLookup, most: int
+    row: int, incident: Incident, snapshot: ViewSnapshot, node_lookup: NodeLookup, most: int, peak: float | None
 ) -> CellPicture | None:
-    """Returns the picture of the signal of one series, None where its members do not differ."""
+    """Returns the picture of the signal of one series, None where its members do not differ.
+
+    Its values are those at `peak`, when the evidence was measured, or else where a marked member is worst.
+    """
     rows = _member_rows(row, snapshot)
     if len(rows) < 2:
         return None
@@ -136,7 +141,8 @@ def _picture_of(
         shown = min(filter(None, (shown, relative)), key=lambda one: one.share_beyond, default=None)
     if shown is None:
         return None
-    moment = _worst_moment(shown.compared, marked, during, shown.scale)
+    worst = _worst_moment(shown.compared, marked, during, shown.scale)
+    moment = worst if peak is None else int(np.argmin(np.abs(times - peak)))
     order = _choose_rows(shown, during, snapshot.signals.series_index.series[row].group, snapshot, most)
     return replace(_draw(shown, order, snapshot, moment), marks=_moments(incident, snapshot, times))
 
@@ -261,12 +267,18 @@ def _draw(members: _Members, order: Sequence[int], snapshot: ViewSnapshot, momen
         labels.append(RowLabel(f"{len(rest):,} others", "their median"))
     legend = scale.describe(series_info.unit, share=units.is_share(series_info.signal))
     return CellPicture(
-        f"{series_info.signal} at {units.format_time(float(times[moment]))}",
+        f"{_name_signal(series_info.signal)} at {units.format_time(float(times[moment]))}",
         scale.describe_multiples() if members.is_relative else legend,
         tuple(labels),
         cells,
         (units.format_time(float(times[0])), units.format_time(float(times[-1]))),
     )
+
+
+def _name_signal(signal: str) -> str:
+    """Returns `Time of a step (step.duration)`, or the id of a signal that the catalogue lacks."""
+    known = catalogue().signals.get(signal)
+    return f"{known.name} ({signal})" if known else signal
 
 
 def _label(members: _Members, n: int, snapshot: ViewSnapshot, moment: int) -> RowLabel:

@@ -33,6 +33,8 @@ class RankStops:
     since: float | None
     """Since when no count has changed, seconds since 1970; None where one still does."""
     stops: tuple[RankStop, ...]
+    group: str = ""
+    """The group by which the evidence is, which is shown first."""
 
     @property
     def is_uneven(self) -> bool:
@@ -48,14 +50,14 @@ def find_rank_stops(incident: Incident, snapshot: ViewSnapshot, node_lookup: Nod
     candidates = [
         stops
         for item, series in evidence_series.list_series(incident, snapshot, node_lookup)
-        if item.verdict == "yes" and (stops := _stops_of(series.signal, snapshot)) is not None
+        if item.verdict == "yes" and (stops := _stops_of(series, snapshot)) is not None
     ]
     return min(candidates, key=lambda stops: not stops.is_uneven, default=None)
 
 
-def _stops_of(signal: str, snapshot: ViewSnapshot) -> RankStops | None:
+def _stops_of(series: evidence_series.EvidenceSeries, snapshot: ViewSnapshot) -> RankStops | None:
     """Returns the counts of a signal that only grows, by group and member."""
-    index = snapshot.signals.series_index
+    index, signal = snapshot.signals.series_index, series.signal
     rows = [int(r) for r in index.by_signal.get(signal, ()) if r < len(snapshot.signals)]
     rows = [r for r in rows if index.series[r].kind == "rank"]
     if len(rows) < 2:
@@ -73,7 +75,7 @@ def _stops_of(signal: str, snapshot: ViewSnapshot) -> RankStops | None:
         RankStop(group, member, value, best.get(group, value) - value)
         for (group, _, member), value in zip(parts, values[:, -1].tolist(), strict=True)
     )
-    return RankStops(signal, _still_since(steps, snapshot), stops)
+    return RankStops(signal, _still_since(steps, snapshot), stops, series.entity.rpartition(":")[0])
 
 
 def _still_since(steps: np.ndarray, snapshot: ViewSnapshot) -> float | None:
@@ -87,19 +89,30 @@ def _still_since(steps: np.ndarray, snapshot: ViewSnapshot) -> float | None:
 
 def stop_lines(stops: RankStops, columns: int, most: int = MAX_GROUPS) -> list[Line]:
     """Returns up to `most` groups, those with somebody behind first, each with its members side by side."""
-    since = "" if stops.since is None else f"; nothing moves since {units.format_time(stops.since)}"
+    since = "" if stops.since is None else f"; the last one stopped at {units.format_time(stops.since)}"
     out: list[Line] = [((" where each rank stopped", "title"), (f"   {stops.signal}{since}", "dim"))]
     groups: dict[str, list[RankStop]] = {}
     for stop in stops.stops:
         groups.setdefault(stop.group, []).append(stop)
-    order = sorted(groups, key=lambda name: -max(stop.behind for stop in groups[name]))
+    order = sorted(groups, key=lambda name: (not _is_late(groups[name]), name != stops.group, -_distance(groups[name])))
     cell = max(width(_member_text(stop)) for stop in stops.stops) + 3
     indent = min(max(map(width, groups)), 24) + 2
     for name in order[:most]:
         out += _group_lines(name, groups[name], (columns, indent, cell))
     if len(order) > most:
-        out.append(((f"   and {units.format_count(len(order) - most, 'more group')}", "dim"),))
+        late = sum(map(_is_late, (groups[name] for name in order[most:])))
+        beside = f", {late} of them with somebody behind" if late else ", nobody behind there"
+        out.append(((f"   and {units.format_count(len(order) - most, 'more group')}{beside}", "dim"),))
     return [fit(each, columns) for each in out]
+
+
+def _distance(members: Sequence[RankStop]) -> float:
+    """Returns by how much the last member is behind."""
+    return max(stop.behind for stop in members)
+
+
+def _is_late(members: Sequence[RankStop]) -> bool:
+    return _distance(members) > 0
 
 
 def _group_lines(name: str, members: Sequence[RankStop], sizes: tuple[int, int, int]) -> list[Line]:

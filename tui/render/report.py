@@ -36,7 +36,7 @@ PARTIAL = re.compile(r"No [\w ]+ from (?!any of )")
 """Begin of a sentence on a source of which a part is missing."""
 STORM_ROWS = 23
 """Lines of the summary of many open incidents by cause."""
-UNSHOWN_COLUMNS = ("trend", "flaps")
+UNSHOWN_COLUMNS = ("trend", "flaps", "lost")
 """Columns of the console that the report's table leaves out."""
 MAX_DESCRIBED = 10
 """Incidents that the short report describes; its table has all."""

@@ -43,12 +43,12 @@ class ConsoleStatus:
 def status_line(status: ConsoleStatus, columns: int) -> Line:
     """Returns the status line: screens, counts, scope, time, age of the data, sources, permission.
 
-    On narrow screens less important parts are shortened, then dropped.
+    On narrow screens less important parts are shortened, then dropped; names of screens after all but what alarms.
     """
     counts = [_severity_counts(status.incidents, labels=True), _severity_counts(status.incidents, labels=False)]
     counts.append(_severity_counts(status.incidents, labels=False, with_over=False))
     rights = _right_variants(status)
-    for head in (_screen_tabs(status.screen, long=True), _screen_tabs(status.screen, long=False)):
+    for head in (_screen_tabs(status.screen, form) for form in _TAB_FORMS):
         lefts = [(*head, *count, *_scope_spans(status)) for count in counts]
         # What the right side has more is worth more than words beside the counts.
         for right in rights:
@@ -59,13 +59,17 @@ def status_line(status: ConsoleStatus, columns: int) -> Line:
     return justify(left, rights[-1], columns)
 
 
-def _screen_tabs(screen: int, *, long: bool) -> Line:
+_TAB_FORMS = (" {} {} ", "{} {} ", " {}")
+"""How the number and name of a screen are written, the longest form first."""
+
+
+def _screen_tabs(screen: int, form: str) -> Line:
+    """Returns the screens, of which the current one keeps its name."""
     spans: list[Span] = []
     for number, name in enumerate(SCREEN_NAMES, 1):
-        if number == screen:
-            spans.append((f" {number} {name} ", "bar"))
-        else:
-            spans.append((f" {number} {name} " if long else f" {number}", "dim"))
+        is_current = number == screen
+        text = (form if "{} {}" in form or not is_current else _TAB_FORMS[0]).format(number, name)
+        spans.append((text, "bar" if is_current else "dim"))
     return tuple(spans)
 
 
@@ -114,16 +118,16 @@ def _right_variants(status: ConsoleStatus) -> list[Line]:
         trouble: Span = (f" {status.trouble} ", "alarm")
         return [(mode, trouble, (" ", ""), *rights), (mode, trouble), (trouble,)]
     title: tuple[Span, ...] = ((f"{status.title}  ", "warn"),) if status.title else ()
-    facts = (*_reporting_spans(status), *_age_spans(status))
-    needed = tuple(span for span in facts if span[1])
+    silent: tuple[Span, ...] = ((f" {words} ", "warn"),) if (words := silence(status)) else ()
+    facts = (*silent, *_age_spans(status))
+    needed = tuple(span for span in _age_spans(status) if span[1])
     return [(*title, mode, *facts, *rights), (*title, mode, *facts), (*title, mode, *needed), (mode, *needed)]
 
 
-def _reporting_spans(status: ConsoleStatus) -> tuple[Span, ...]:
-    """Returns how many sources report, if not all of them do."""
-    if status.known <= status.reporting:
-        return ()
-    return ((f" {status.reporting}/{status.known} {status.source_kind} report ", "warn"),)
+def silence(status: ConsoleStatus) -> str:
+    """Returns `no data from 16 of 24 nodes (s: which)`; '' where all report."""
+    silent = status.known - status.reporting
+    return f"no data from {silent:,} of {status.known:,} {status.source_kind} (s: which)" if silent > 0 else ""
 
 
 def _age_spans(status: ConsoleStatus) -> tuple[Span, ...]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skewscope.engine.advice.incident_words import describe_cause, describe_size
+from skewscope.engine.advice.cost_words import describe_size
+from skewscope.engine.advice.incident_words import describe_cause
 from skewscope.engine.model.incident import SEVERITIES, Incident
 from skewscope.tui.render import charts, detail, units
 from skewscope.tui.render.detail import DisplayNames

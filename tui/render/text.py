@@ -92,11 +92,31 @@ def cut(text: str, columns: int) -> str:
     return kept + "…" if columns > 0 else ""
 
 
+def cut_words(text: str, columns: int) -> str:
+    """Returns the text in at most `columns`, cut between two words where it has several."""
+    if width(text) <= columns:
+        return text
+    kept = text
+    while width(kept) + 2 > columns and " " in kept.strip():
+        kept = kept.rpartition(" ")[0]
+    return f"{kept} …" if width(kept) + 2 <= columns else cut(text, columns)
+
+
+LEAST_END = 6
+"""Columns of the end of a place that are kept, such as 0/0/12."""
+
+
 def cut_middle(text: str, columns: int) -> str:
-    """Returns begin and end of the text in at most `columns`: both tell of a place which one it is."""
+    """Returns begin and end of the text in at most `columns`: both tell of a place which one it is.
+
+    What stands before a slash, such as a node, stays whole where there is room: `leaf4/…0/0/0/4`.
+    """
     if width(text) <= columns:
         return text
     tail = columns * 3 // 5
+    whole = width(text.partition("/")[0]) + 1 if "/" in text else columns
+    if whole + 1 + LEAST_END <= columns:
+        tail = columns - whole - 1
     return cut(text, columns - tail) + cut(text[::-1], tail + 1)[-2::-1] if tail else cut(text, columns)
 
 

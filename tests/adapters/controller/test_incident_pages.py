@@ -264,7 +264,7 @@ def test_a_page_draws_the_members_beside_an_incident():
     data = IncidentPageData(view.time, view.topology, INCIDENTS)
     assert "<svg" not in HtmlPages().render_incident(samples.ROOT.id, data)
     page = HtmlPages().render_incident(samples.ROOT.id, replace(data, members=view))
-    assert "wire.onset_lag at" in page
+    assert "(wire.onset_lag) at" in page
     assert "<svg" in page
 
 

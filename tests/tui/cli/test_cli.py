@@ -92,7 +92,7 @@ def test_values_of_the_contract_have_the_forms_it_promises(replayed):
 
 def test_a_report_is_short_first_and_whole_with_why(brief):
     short, _ = run("replay", brief, code=1)
-    for said in ("on rank n2", "why  ", "if wrong ", "do  ", "undo  ", "works if ", "Missing data"):
+    for said in ("on n2 +", "why  ", "if wrong ", "do  ", "undo  ", "works if ", "Missing data"):
         assert said in short
     assert not any(said in short for said in ("for it:", "mean(", "Sources"))
     assert len(short.splitlines()) < 40

@@ -24,7 +24,7 @@ def test_the_map_has_all_nodes_and_the_worst_members_over_time():
     text = shown((120, 40), ("2", "v", "v", "v"))
     assert "8 nodes, 1 with an incident" in text
     assert "▶ n0" in text
-    assert "wire.onset_lag at" in text
+    assert "(wire.onset_lag) at" in text
 
 
 def test_the_map_of_five_thousand_nodes_fits_the_screen():

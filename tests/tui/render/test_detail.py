@@ -1,16 +1,18 @@
 """One incident in brief and in full."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from skewscope.engine.model.incident import Advice
+from skewscope.engine.model.incident import SYMPTOM as CATEGORY
+from skewscope.engine.model.incident import Advice, Impact
 from skewscope.kb import loader
 from skewscope.tui.render import detail, incident_layout
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_value import format_evidence
-from skewscope.tui.render.incident_lead import lead_sections
-from skewscope.tui.render.text import line_width, to_plain_text
+from skewscope.tui.render.incident_lead import alternative_line, lead_sections
+from skewscope.tui.render.text import line, line_width, to_plain_text
 from tests.tui.samples import CHILD, ENDED, INCIDENTS, ROOT, SYMPTOM, T0, catalogue
 
 WORDS = DisplayNames(catalogue(), INCIDENTS)
@@ -122,7 +124,7 @@ def test_what_it_is_if_wrong_is_whole_before_other_things_are_shown():
     for room in range(rows, rows + 12):
         shown = incident_layout.squeeze_rows(parts, 80, room)
         assert len(shown) <= room
-        assert LONG in " ".join(to_plain_text(shown).split())
+        assert LONG in " ".join(re.sub(r"(?m)^\+\d+ more", "", to_plain_text(shown)).split())
 
 
 def test_every_advice_says_what_to_do_if_it_is_wrong():
@@ -148,3 +150,32 @@ def test_where_the_cause_is_unknown_a_command_shows_the_next_evidence_and_what_t
     assert "ncclras -v\n  (needs NCCL 2.24" in shown
     assert "is the one that the others wait for" in to_plain_text(parts["look for"].items)
     assert not {"undo", "works if"} & set(parts)
+
+
+def test_where_no_test_fits_the_rivals_are_named_and_the_rest_counted():
+    rivals = [replace(ROOT.competing[0], condition=name, separate_by=LONG) for name in ("a", "b", "c")]
+    part = detail.Section("if wrong", tuple(alternative_line(one, ROOT, WORDS) for one in rivals))
+    do = detail.Section("do", (line("1 Drain n2"), line("scontrol")))
+    shown = to_plain_text(incident_layout.squeeze_rows((do, part), 80, 3))
+    assert shown.splitlines()[-1] == "if wrong  a, b, c"
+    narrow = to_plain_text(incident_layout.squeeze_rows((do, part), 24, 3))
+    assert narrow.splitlines()[-1] == "if wrong  a, b +1 more"
+
+
+def test_what_users_wait_comes_first_and_only_of_a_cause():
+    slow = replace(
+        CHILD, condition="slow-responses", category=CATEGORY, impact=Impact("wire.first_byte_delay", 120.0, "1")
+    )
+    names = replace(WORDS, incidents=(ROOT, slow), catalogue=loader.catalogue())
+    shown = to_plain_text([detail.headline(ROOT, names, T0 + 100).since])
+    assert "· users wait: time to first byte 121× as long · time of a round" in shown
+    assert "users" not in to_plain_text([detail.headline(slow, names, T0 + 100).since])
+
+
+def test_shares_of_causes_add_up_to_the_whole():
+    causes = ("power-cap", "gpu-variability", "pp-bubble", "egress-jitter")
+    symptom = replace(
+        SYMPTOM, candidates=causes, probabilities=(0.104, 0.084, 0.076, 0.2), none=0.036, explained_by=None
+    )
+    shown = to_plain_text(detail.probable_causes(symptom, WORDS, 3))
+    assert sum(map(int, re.findall(r"(\d+) %", shown))) == 100

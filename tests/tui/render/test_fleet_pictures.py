@@ -196,6 +196,10 @@ def test_who_is_behind_is_marked(golden):
     assert behind == {("A", "r2"): 2.0, ("B", "r2"): 9.0}
     assert found.since == 100.0
     golden("stops_80", to_plain_text(stop_lines(found, 80)))
+    # The group of the evidence comes first, and the others are counted by whether somebody is behind.
+    first = to_plain_text(stop_lines(replace(found, group="A"), 80, 1)).splitlines()
+    assert first[1].startswith(" A")
+    assert first[2] == "   and 1 more group, 1 of them with somebody behind"
 
 
 def test_rates_are_no_counts():

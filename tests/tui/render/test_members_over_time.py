@@ -100,7 +100,7 @@ def test_the_drawing_is_valid_and_says_what_it_shows():
     hostile = replace(picture(), labels=(RowLabel("<b>'&", "1 s", is_marked=True),) * 4)
     text = picture_svg(hostile)
     assert "<b>" not in text
-    assert "aria-label='wire.onset_lag at" in text
+    assert "aria-label='How late a member begins to send (wire.onset_lag) at" in text
     assert ET.fromstring(text).tag == "svg"
 
 

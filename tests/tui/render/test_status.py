@@ -31,8 +31,18 @@ def test_the_status_line_is_complete_at_80_columns():
 
 def test_what_is_not_as_it_should_be_is_shown_before_the_names_of_screens():
     shown = to_plain_text([status.status_line(status.ConsoleStatus(INCIDENTS, "LIVE", NOW, 42.0, 7, 8), 80)])
-    for word in ("1 Diagnoses", " 2 3 4 5", "✖ 1", "LIVE 12:20:28", "7/8 nodes report", "STALE 42 s"):
+    for word in ("1 Diagnoses", " 2 3 4 5", "✖ 1", "LIVE 12:20:28", "STALE 42 s"):
         assert word in shown
+
+
+def test_what_is_silent_is_named_beside_the_names_of_all_screens_or_not_at_all():
+    now = status.ConsoleStatus(INCIDENTS, "REPLAY", NOW, 0.4, 8, 24, live=False)
+    assert status.silence(now) == "no data from 16 of 24 nodes (s: which)"
+    assert status.silence(now) in to_plain_text([status.status_line(now, 140)])
+    narrow = to_plain_text([status.status_line(now, 80)])
+    assert "5 Actions" in narrow
+    assert "nodes" not in narrow
+    assert not status.silence(replace(now, reporting=24))
 
 
 def test_the_demo_is_named_and_a_recording_has_no_age():

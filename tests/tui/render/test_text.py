@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skewscope.kb.quantities import round_together
 from skewscope.tui.render import text, units
 
 WORDS = st.lists(st.tuples(st.text(max_size=30), st.sampled_from(["", "dim", "key"])), max_size=5).map(tuple)
@@ -98,6 +99,36 @@ def test_numbers_are_formatted_with_units(value, unit, share, shown):
 )
 def test_of_a_place_begin_and_end_are_kept(columns, shown):
     assert text.cut_middle("node0007/gpu7", columns) == shown
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [(30, "leaf4/HundredGigE0/0/0/4 +1"), (20, "leaf4/…igE0/0/0/4 +1"), (13, "leaf4/…0/4 +1"), (11, "leaf…0/4 +1")],
+)
+def test_what_stands_before_a_slash_is_whole_where_there_is_room(columns, shown):
+    assert text.cut_middle("leaf4/HundredGigE0/0/0/4 +1", columns) == shown
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [(40, "Failed adapter or rail"), (16, "Failed adapter …"), (9, "Failed …"), (4, "Fai…"), (0, "")],
+)
+def test_a_name_is_cut_between_two_words(columns, shown):
+    assert text.cut_words("Failed adapter or rail", columns) == shown
+
+
+@pytest.mark.parametrize(
+    ("shares", "rounded"),
+    [
+        ((0.102, 0.083, 0.074, 0.702, 0.039), (0.1, 0.08, 0.08, 0.7, 0.04)),
+        ((0.104, 0.076, 0.066, 0.716, 0.038), (0.1, 0.08, 0.07, 0.71, 0.04)),
+        ((1 / 3, 1 / 3, 1 / 3), (0.34, 0.33, 0.33)),
+        ((0.997, 0.003), (1.0, 0.0)),
+        ((), ()),
+    ],
+)
+def test_percents_of_one_whole_add_up(shares, rounded):
+    assert round_together(shares) == pytest.approx(list(rounded))
 
 
 @pytest.mark.parametrize("columns", range(12, 40))

@@ -106,7 +106,7 @@ class DiagnosesModel(ScreenModel):
         self.rows = FOLDS[self.fold_level](rows)
         self.count = len(self.rows)
         self.cell_formatter = incident_table.IncidentCellFormatter(
-            state.names, state.now, self.triage_states, self._trend_sparkline
+            state.names, state.now, self.triage_states, self._trend_sparkline, incident_table.largest_loss(self.rows)
         )
 
     def identity(self, at: int) -> Hashable:
@@ -190,7 +190,7 @@ class DiagnosesModel(ScreenModel):
         chosen, self.state.columns = self.selected_incident, columns_
         if chosen is None:
             return self._healthy_lines(columns_)
-        triage = self._triage_lines(chosen, columns_)
+        triage = [*self._triage_lines(chosen, columns_), *self._again_lines(columns_)]
         about = self._context(chosen)
         return [*triage, *incident_screen.screen_lines(about, columns_, rows - len(triage))] if about else triage
 
@@ -223,6 +223,15 @@ class DiagnosesModel(ScreenModel):
             return wrap(line(f"silenced by {triage.actor}: no notifications are sent", "info"), columns_)
         until = f" until {units.format_time(triage.until)} UTC" if triage.until is not None else ""
         return wrap(line(f"{triage.state} by {triage.actor}{until}; a undoes it", "info"), columns_)
+
+    def _again_lines(self, columns_: int) -> list[Line]:
+        """Returns how often the incident came, where its row stands for equal ones, and which of them is shown."""
+        row = self.rows[self.cursor]
+        if not row.repeats:
+            return []
+        shown = units.format_time(row.incident.began)
+        again = f"{incident_table.format_repeats(row.repeats)}; below, that of {shown}"
+        return wrap(line(again, "info"), columns_)
 
     def _healthy_lines(self, columns_: int) -> list[Line]:
         """Returns what is observed, shown when there is no incident."""
