@@ -53,6 +53,7 @@ async def run_trial(scenario: Scenario, is_paired: bool, logs: Path | None) -> T
         if logs is not None:
             name = f"{scenario.name.replace(' ', '-')}-{mode}"
             (logs / f"{name}.log").write_text(runs[-1].log, encoding="utf-8")
+            (logs / f"{name}.json").write_text(runs[-1].as_json(), encoding="utf-8")
     return Trial(runs[0], runs[1] if is_paired else None)
 
 
@@ -79,7 +80,7 @@ def main() -> int:
     parser.add_argument("--random", type=int, default=50, help="number of random scenarios")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first random scenario")
     parser.add_argument("--at-once", type=int, default=3)
-    parser.add_argument("--logs", type=Path, help="folder for the controllers' logs")
+    parser.add_argument("--logs", type=Path, help="folder for the controllers' logs, and for what was seen of router, actions and incidents")
     asked = parser.parse_args()
     if asked.logs is not None:
         asked.logs.mkdir(parents=True, exist_ok=True)

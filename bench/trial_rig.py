@@ -66,6 +66,13 @@ class TrialRun:
     incidents: list[dict[str, Any]] = field(default_factory=list)
     log: str = ""
 
+    def as_json(self) -> str:
+        """Returns all but the answers and the log, by which a trial is read afterwards."""
+        table = [[round(t, 2), sorted(used)] for t, used in self.table]
+        events = [[event.t, event.kind, event.worker, event.value] for event in self.scenario.events]
+        seen = {"events": events, "speeds": self.scenario.speeds, "table": table, "by_hand": self.by_hand}
+        return json.dumps(seen | {"actions": self.actions, "incidents": self.incidents}, indent=1)
+
 
 @dataclass
 class TrialRig:
@@ -286,6 +293,11 @@ class TrialRig:
         for action in self.run.actions:
             for name in ("created", "started_at", "applied_at", "ended_at", "undo_at"):
                 action[name] = None if action[name] is None else action[name] - start
+            for note in action["history"]:
+                note["t"] -= start
+        for incident in self.run.incidents:
+            for name in ("opened_at", "began_at", "resolved_at"):
+                incident[name] = None if incident[name] is None else incident[name] - start
 
 
 def read_used(answer: str) -> frozenset[str]:

@@ -15,16 +15,16 @@ An incident keeps its explanation when it resolves.
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
+from skewscope.engine.attribution.shared_load import find_shared_load
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, IncidentTiming, find_root
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import Entity, EntityLocation, LocalityIndex
-from skewscope.engine.model.parameters import EPISODE_S, TENFOLD
+from skewscope.engine.model.parameters import TENFOLD
 from skewscope.rules.entity_kinds import GROUP_LIKE
 
 
@@ -57,16 +57,31 @@ class LocatedCandidate:
     candidate: AttributionCandidate
     location: EntityLocation
     is_fleet: bool
-    tokens: frozenset[str]
-    """Everything that it lies on or belongs to."""
+    near: frozenset[str]
+    """Itself, its nodes and groups: who shares one of them with it is a member of its group at least."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of its primary entity."""
+        return self.candidate.entities[0].kind
+
+    @property
+    def is_carrying(self) -> bool:
+        """Whether a switch or rack carries it: it lies on the path itself, or affects several entities behind it."""
+        return len(self.candidate.entities) > 1 or self.kind in ("port", "link", "peer")
+
+    @property
+    def whole_pools(self) -> frozenset[str]:
+        """The pools that it is of as a whole."""
+        return self.location.self_tokens & self.location.pools
 
 
 def locate_candidate(candidate: AttributionCandidate, locality: LocalityIndex) -> LocatedCandidate:
     """Returns a candidate with its location."""
     location = locality.merged_location(candidate.entities)
     is_fleet = any(entity.kind == "fleet" for entity in candidate.entities)
-    tokens = location.self_tokens | location.nodes | location.domains | location.pools
-    return LocatedCandidate(candidate, location, is_fleet, tokens)
+    near = location.self_tokens | location.nodes | location.groups
+    return LocatedCandidate(candidate, location, is_fleet, near)
 
 
 def closeness(cause: LocatedCandidate, effect: LocatedCandidate) -> int:
@@ -78,9 +93,7 @@ def closeness(cause: LocatedCandidate, effect: LocatedCandidate) -> int:
         return 3
     if not here.groups.isdisjoint(there.groups):
         return 2
-    # A switch or rack carries a fault that lies on the path itself, or that affects several entities behind it.
-    carrying = len(entities) > 1 or entities[0].kind in ("port", "link", "peer")
-    carried = carrying and not here.paths.isdisjoint(there.paths)
+    carried = cause.is_carrying and not here.paths.isdisjoint(there.paths)
     return int(is_contained(cause, effect) or cause.is_fleet or effect.is_fleet or carried)
 
 
@@ -94,7 +107,7 @@ def is_contained(one: LocatedCandidate, other: LocatedCandidate) -> bool:
 if TYPE_CHECKING:
     from networkx import DiGraph  # 0.2 s to import, and seldom needed
 
-ANY_TOKEN, FLEET_TOKEN = "any", "fleet"
+ANY_PLACE, FLEET_PLACE = "any", "fleet"
 
 
 def attribute_candidates(
@@ -120,17 +133,32 @@ def _causal_edges(
     """Yields every (cause, effect) that the catalogue, the topology and the times allow."""
     at: dict[tuple[str, str], list[LocatedCandidate]] = {}
     for one in located:
-        for token in (*one.tokens, ANY_TOKEN, *([FLEET_TOKEN] if one.is_fleet else [])):
-            at.setdefault((one.candidate.condition, token), []).append(one)
+        places = one.near | _within(one.location.pools) | one.location.paths
+        for place in (*places, ANY_PLACE, *([FLEET_PLACE] if one.is_fleet else [])):
+            at.setdefault((one.candidate.condition, place), []).append(one)
     present = {one.candidate.condition for one in located}
     for cause in located:
-        tokens = (*cause.tokens, ANY_TOKEN if cause.is_fleet else FLEET_TOKEN)
-        effects = sorted(causes.effects(cause.candidate.condition) & present)
-        near = {e.candidate.id: e for c in effects for t in tokens for e in at.get((c, t), ())}
-        for effect in near.values():
-            early = effect.candidate.since < cause.candidate.since - before_s
-            if not early and (closeness(cause, effect) or _reaches_sibling(cause, effect, causes)):
-                yield cause.candidate.id, effect.candidate.id
+        for condition in sorted(causes.effects(cause.candidate.condition) & present):
+            places = _list_reached(cause, to_siblings=causes.reaches_siblings(cause.candidate.condition, condition))
+            near = {effect.candidate.id: effect for place in places for effect in at.get((condition, place), ())}
+            for effect in near.values():
+                early = effect.candidate.since < cause.candidate.since - before_s
+                if not early and (closeness(cause, effect) or _reaches_sibling(cause, effect, causes)):
+                    yield cause.candidate.id, effect.candidate.id
+
+
+def _list_reached(cause: LocatedCandidate, *, to_siblings: bool) -> Iterator[str]:
+    """Yields where the effects of a cause may be; siblings are what is in the same pools."""
+    location = cause.location
+    yield from cause.near | location.pools
+    yield from _within(location.pools if to_siblings else cause.whole_pools)
+    yield from location.paths if cause.is_carrying else ()
+    yield ANY_PLACE if cause.is_fleet else FLEET_PLACE
+
+
+def _within(pools: Iterable[str]) -> frozenset[str]:
+    """Returns the places of whatever is in some pools, apart from those of the pools as a whole."""
+    return frozenset(f"within {pool}" for pool in pools)
 
 
 def _reaches_sibling(cause: LocatedCandidate, effect: LocatedCandidate, causes: CauseGraph) -> bool:
@@ -162,8 +190,6 @@ SIMULTANEOUS_S = 20.0
 """Incidents that begin within this time are simultaneous: the windows of rules are 5 to 20 s long."""
 BEFORE_END_S, AFTER_END_S = 15.0, 20.0
 """An incident that begins this long before or after the end of another one is its aftermath."""
-SAME_GROUP = 2
-"""Closeness of two members of one group."""
 COLD_START = "weights-cold-start"
 """What new replicas of a pool go through; its effects show while a pool changes."""
 LIKELY = 0.3
@@ -202,7 +228,8 @@ class Explainer:
         left = [one for one in recent if one.is_open and one.id not in roots]
         roots |= _related("caused", self._find_announced(left, messages) if messages else {})
         roots |= _related("coincident", self._find_passing(left, changes) if changes else {})
-        shared = self._find_shared_load([one for one in recent if one.is_open and not one.merged_into])
+        whole = (one for one in recent if one.is_open and not one.merged_into)
+        shared = find_shared_load((one for one in whole if self.causes.is_of_load(one.condition)), self.locality)
         for id_, first in shared.items():
             if id_ not in roots and not _leads_to(first, id_, roots):
                 roots[id_] = Explanation(first, "coincident")
@@ -220,14 +247,16 @@ class Explainer:
         self, diagnoses: Collection[DiagnosisState], messages: Collection[SymptomState]
     ) -> Mapping[str, str]:
         """Returns by diagnosis the first message before it, at its place, of what brings such a condition about."""
-        located = [(one, self._locate(one)) for one in diagnoses]
+        at: dict[str, list[DiagnosisState]] = {}
+        for one in diagnoses:
+            for place in self._locate(one).near:
+                at.setdefault(place, []).append(one)
         found: dict[str, str] = {}
         for message in sorted(messages, key=lambda each: (each.since, each.id)):
             signs = [name for name, share in message.posterior.probabilities.items() if share >= LIKELY]
             effects = {effect for sign in signs for effect in self.causes.effects(sign)}.difference(signs)
-            here = self._locate(message)
-            for one, there in located:
-                if one.condition in effects and message.since <= one.since and closeness(here, there) >= SAME_GROUP:
+            for one in (one for place in self._locate(message).near for one in at.get(place, ())):
+                if one.condition in effects and message.since <= one.since:
                     found.setdefault(one.id, message.id)
         return found
 
@@ -235,43 +264,17 @@ class Explainer:
         self, diagnoses: Collection[DiagnosisState], changes: Collection[SymptomState]
     ) -> Mapping[str, str]:
         """Returns by diagnosis the change of its pool that brings such a condition about until it is over."""
-        effects, found = self.causes.passing_effects(COLD_START), {}
+        effects = self.causes.passing_effects(COLD_START)
+        by_pool: dict[str, list[DiagnosisState]] = {}
+        for one in (one for one in diagnoses if one.condition in effects):
+            for pool in self._locate(one).location.pools:
+                by_pool.setdefault(pool, []).append(one)
+        found: dict[str, str] = {}
         for change in changes:
-            here = self._locate(change)
-            for one in diagnoses:
-                is_later = one.since >= change.since - self.explain_s
-                if one.condition in effects and is_later and is_contained(here, self._locate(one)):
+            for one in (one for pool in self._locate(change).whole_pools for one in by_pool.get(pool, ())):
+                if one.since >= change.since - self.explain_s:
                     found[one.id] = change.id
         return found
-
-    def _find_shared_load(self, diagnoses: Iterable[DiagnosisState]) -> Mapping[str, str]:
-        """Returns by diagnosis of what load brings about the first such one there, or in its pool.
-
-        Replicas of a pool share its load: what too much of it does to one, it does to others as long as it is there,
-        and shows on them as other conditions soon after.
-        """
-        of_load = sorted(
-            (one for one in diagnoses if self.causes.is_of_load(one.condition)), key=lambda one: one.sort_key
-        )
-        # A root stays one among those of its condition.
-        alike = sorted(of_load, key=lambda one: (one.explanation is not None, one.sort_key))
-        order = {one.id: n for n, one in enumerate(alike)}
-        found = {}
-        for n, one in enumerate(of_load):
-            firsts = chain(
-                (first for first in alike[: order[one.id]] if first.condition == one.condition),
-                (first for first in of_load[:n] if first.condition != one.condition),
-            )
-            if first := next((first for first in firsts if self._shares_load(first, one)), None):
-                found[one.id] = first.id
-        return found
-
-    def _shares_load(self, first: DiagnosisState, other: DiagnosisState) -> bool:
-        if first.primary_entity == other.primary_entity:
-            return True
-        pools = (self.locality.location_of(one.primary_entity).pools for one in (first, other))
-        is_near = first.condition == other.condition or other.opened_at - first.opened_at <= EPISODE_S
-        return is_near and not frozenset.isdisjoint(*pools)
 
     def _locate(self, one: IncidentState) -> LocatedCandidate:
         candidate = AttributionCandidate(one.id, one.condition, _entities_of(one), one.since, 0.0)
@@ -339,6 +342,10 @@ class Explainer:
         return [_to_candidate(one, self.causes) for one in active], settled
 
 
+CandidatesByTime = dict[tuple[float, float], AttributionCandidate]
+"""The most certain candidate at a place by begin and end: others of the same times explain nothing that it does not."""
+
+
 def find_coincident(
     candidates: Collection[AttributionCandidate], locality: LocalityIndex, late_s: float = 0.0
 ) -> dict[str, str]:
@@ -349,15 +356,16 @@ def find_coincident(
     if len({candidate.condition for candidate in candidates}) < 2:
         return {}
     found: dict[str, str] = {}
-    at: dict[str, dict[str, list[LocatedCandidate]]] = {}
+    at: dict[str, dict[str, CandidatesByTime]] = {}
     for candidate in sorted(candidates, key=_certainty_key):
         here = locate_candidate(candidate, locality)
-        surer = next((other for other in _surer_nearby(here, at) if _is_same_fault(other, here, late_s)), None)
-        if surer:
-            found[candidate.id] = surer.candidate.id
+        surer = (other for other in _surer_nearby(here, at) if _is_simultaneous(other, candidate, late_s))
+        if first := min(surer, key=_certainty_key, default=None):
+            found[candidate.id] = first.id
             continue
-        for token in here.tokens:
-            at.setdefault(token, {}).setdefault(candidate.condition, []).append(here)
+        for place in here.near | _within(here.location.pools):
+            by_time = at.setdefault(place, {}).setdefault(candidate.condition, {})
+            by_time.setdefault((candidate.since, candidate.until), candidate)
     return found | _find_aftermaths([one for one in candidates if one.id not in found], late_s)
 
 
@@ -435,18 +443,18 @@ def _certainty_key(candidate: AttributionCandidate) -> tuple[object, ...]:
 
 
 def _surer_nearby(
-    here: LocatedCandidate, at: Mapping[str, Mapping[str, list[LocatedCandidate]]]
-) -> Iterator[LocatedCandidate]:
-    """Yields the more certain candidates of other conditions that share a token with this one, most certain first."""
-    by_condition = [at[token].items() for token in here.tokens if token in at]
-    others = [some for each in by_condition for condition, some in each if condition != here.candidate.condition]
-    near = {other.candidate.id: other for some in others for other in some}
-    yield from sorted(near.values(), key=lambda other: _certainty_key(other.candidate))
+    here: LocatedCandidate, at: Mapping[str, Mapping[str, CandidatesByTime]]
+) -> Iterator[AttributionCandidate]:
+    """Yields the more certain candidates of other conditions that may be the same fault by their place.
 
-
-def _is_same_fault(surer: LocatedCandidate, other: LocatedCandidate, late_s: float) -> bool:
-    a, b = surer.candidate, other.candidate
-    return _is_simultaneous(a, b, late_s) and _is_colocated(surer, other)
+    They are on one node, in one group, a pool and its replica, or the load of replicas of one pool.
+    """
+    is_load = here.kind in GROUP_LIKE and here.candidate.is_of_work
+    pools = here.location.pools if is_load else here.whole_pools
+    for place in here.near | here.location.pools | _within(pools):
+        for condition, by_time in at.get(place, {}).items():
+            if condition != here.candidate.condition:
+                yield from by_time.values()
 
 
 def _is_simultaneous(a: AttributionCandidate, b: AttributionCandidate, late_s: float) -> bool:
@@ -456,11 +464,3 @@ def _is_simultaneous(a: AttributionCandidate, b: AttributionCandidate, late_s: f
 def _is_aftermath(ended: AttributionCandidate, other: AttributionCandidate, late_s: float) -> bool:
     """Whether a candidate began as another one ended."""
     return -max(BEFORE_END_S, late_s) <= other.since - ended.until <= max(AFTER_END_S, late_s)
-
-
-def _is_colocated(one: LocatedCandidate, other: LocatedCandidate) -> bool:
-    """Whether both are on one node, in one group, pool and its replica, or the load of replicas of one pool."""
-    if closeness(one, other) >= SAME_GROUP or is_contained(one, other):
-        return True
-    is_load = other.candidate.entities[0].kind in GROUP_LIKE and other.candidate.is_of_work
-    return is_load and not one.location.pools.isdisjoint(other.location.pools)

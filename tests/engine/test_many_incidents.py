@@ -1,6 +1,5 @@
 """What ticks cost while many incidents are open: it grows with their number, and nothing that stays is made anew."""
 
-import sys
 from collections import Counter
 
 import pytest
@@ -18,6 +17,7 @@ from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.incident import MAX_HISTORY, extend_history
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.symptoms.places import PlaceTokens
+from tests.support.call_counts import count_calls
 from tests.support.incidents import track
 from tests.support.symptom_world import KNOWN, START, SymptomWorld
 
@@ -25,22 +25,6 @@ pytestmark = pytest.mark.slow
 
 FEW, MANY = 24, 192
 """Ports."""
-
-
-def count_calls(do):
-    """Returns the number of calls of functions, also in C: unlike seconds it is the same on a busy machine."""
-    count = 0
-
-    def note(_frame, event, _):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        do()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def calls_of_parts(ports, group, share):
