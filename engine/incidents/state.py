@@ -126,8 +126,8 @@ class IncidentState(ABC):
     def content(self) -> tuple[object, ...]:
         """All that changes of it and that its `Incident` is made of, but for what explains it and what it explains."""
         return (
-            *(self.condition, self.primary_entity, self.resolved_at, self.severity, self.members, self.mitigations),
-            *(self.flaps, self.moves, self.history, self.witnesses, self.is_hearsay, self.is_gone),
+            *(self.condition, self.primary_entity, self.since, self.resolved_at, self.severity, self.members),
+            *(self.mitigations, self.flaps, self.moves, self.history, self.witnesses, self.is_hearsay, self.is_gone),
             *(self.is_settled, *self.basis),
         )
 
