@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -297,7 +298,8 @@ class TrialRig:
                 note["t"] -= start
         for incident in self.run.incidents:
             for name in ("opened_at", "began_at", "resolved_at"):
-                incident[name] = None if incident[name] is None else incident[name] - start
+                if incident[name] is not None:
+                    incident[name] = datetime.fromisoformat(incident[name]).timestamp() - start
 
 
 def read_used(answer: str) -> frozenset[str]:
