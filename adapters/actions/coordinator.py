@@ -7,9 +7,10 @@ through its book, so that a controller that dies in the middle finishes or undoe
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 from skewscope.adapters.actions.action_book import (
     ActionBook,
@@ -22,6 +23,7 @@ from skewscope.adapters.actions.planner import ImpossibleChangeError, Planner
 from skewscope.adapters.actions.settings import ACT, OBSERVE, PROPOSE, ActionSettings
 from skewscope.adapters.actions.steps import POLICY, ActionSteps, Measure, describe_trouble, drop_numbers
 from skewscope.adapters.actions.view import NOTHING_KNOWN, IncidentView, JudgementState
+from skewscope.adapters.actions.witness_readings import WitnessReadings
 from skewscope.adapters.runtime.tasks import record_failure, start_job
 from skewscope.adapters.targets.common.base import Target, TargetError
 from skewscope.engine.actions import by_hand, lifecycle
@@ -53,10 +55,12 @@ MAX_IDLE = 1000
 """Incidents for which it is told why nothing is planned."""
 REPLAN_WAIT = 10.0
 """Seconds before a plan that could not be made is tried again."""
+PROBES = "probes of a member"
+"""Name of the tasks that wait for members, which may hang."""
 
 log = logging.getLogger(__name__)
 
-Job = Callable[[], Awaitable[None]]
+Job = Callable[[], Coroutine[Any, Any, None]]
 Spawn = Callable[[Job], None]
 
 
@@ -104,7 +108,8 @@ class Coordinator:
     def __post_init__(self, store: ActionStore, measure: Measure | None) -> None:
         self.book = ActionBook(store)
         measure = measure or (lambda action, _t: action.measurement)
-        self.steps = ActionSteps(self.settings, self.planner, self.book, self.view, measure, self.may_act)
+        readings = WitnessReadings(self.planner, self._start_probes)
+        self.steps = ActionSteps(self.settings, self.planner, self.book, self.view, measure, readings, self.may_act)
 
     @property
     def actions(self) -> Mapping[str, Action]:
@@ -280,10 +285,16 @@ class Coordinator:
             finally:
                 work.busy = False
 
+        self._spawn("action", run)
+
+    def _start_probes(self, job: Job) -> None:
+        self._spawn(PROBES, job)
+
+    def _spawn(self, name: str, job: Job) -> None:
         if self.spawn is not None:
-            self.spawn(run)
+            self.spawn(job)
             return
-        task = start_job("action", run())
+        task = start_job(name, job())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -300,10 +311,14 @@ class Coordinator:
         self.steps.starts = {id_: start for id_, start in self.steps.starts.items() if id_ in live}
         self._impossible = {key: why for key, why in self._impossible.items() if key[0] in known}
         self._replan_at = {id_: at for id_, at in self._replan_at.items() if id_ in known}
+        self.steps.readings.forget(known)
 
     async def close(self) -> None:
         """Starts nothing more and waits for the jobs under way; what they have stored is continued by the next run."""
         self._is_closed = True
+        for task in self._tasks:
+            if task.get_name() == PROBES:
+                task.cancel()  # nothing of them is stored
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=CLOSE_WAIT)
             for task in late:

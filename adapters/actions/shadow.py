@@ -16,6 +16,7 @@ from skewscope.adapters.actions.planner import Planner
 from skewscope.adapters.actions.settings import ACT, ActionSettings
 from skewscope.adapters.actions.shadow_target import ShadowTarget, build_shadow
 from skewscope.adapters.actions.view import JudgementState
+from skewscope.adapters.runtime.tasks import start_job
 from skewscope.adapters.targets.common.base import Target
 from skewscope.engine.actions.action import (
     APPLIED,
@@ -123,13 +124,16 @@ class ShadowRun:
     """Each action as it was last, also after it was forgotten."""
     ended: dict[str, float | None] = field(default_factory=dict)
     """When each incident ended; None while it fires."""
-    _jobs: list[Job] = field(default_factory=list)
+    _jobs: "list[asyncio.Task[None]]" = field(default_factory=list)
     _admitted: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         settings = replace(self.settings, mode=ACT, modes=())
         planner = Planner(self.topology, self.catalogue, {each.name: each for each in self.targets})
-        self.coordinator = Coordinator(settings, planner, _NoStore(), _assume, self._jobs.append)
+        self.coordinator = Coordinator(settings, planner, _NoStore(), _assume, self._start)
+
+    def _start(self, job: Job) -> None:
+        self._jobs.append(start_job("shadow action", job(), is_awaited=True))
 
     @property
     def is_live(self) -> bool:
@@ -157,7 +161,7 @@ class ShadowRun:
         unknown = frozenset(each.reason.incident for each in held)
         self.coordinator.step(t, incidents, JudgementState(unknown, quiet=unknown))
         while self._jobs:
-            await self._jobs.pop(0)()
+            await self._jobs.pop(0)
         self.seen |= actions
 
     def _list_ill(self, incidents: Iterable[Incident]) -> frozenset[str]:

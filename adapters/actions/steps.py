@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from skewscope.adapters.actions.action_book import ActionBook, AuditNote
-from skewscope.adapters.actions.carry_out import ForeignStateError, make_change, read_member, undo_change
+from skewscope.adapters.actions.carry_out import ForeignStateError, find_member, make_change, read_member, undo_change
 from skewscope.adapters.actions.effect import SETTLE
 from skewscope.adapters.actions.planner import LOSSES, Planner, add_undo
 from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
@@ -40,7 +40,7 @@ from skewscope.engine.actions.comparison import MemberComparison
 from skewscope.engine.actions.grounds import list_missing_grounds
 from skewscope.engine.actions.hold_out import find_level
 from skewscope.engine.actions.lifecycle import Observation
-from skewscope.engine.actions.limits import TAKING_OUT, list_blocks
+from skewscope.engine.actions.limits import TAKING_OUT, Surroundings, list_blocks
 from skewscope.engine.actions.obstacles import NOT_HELD, NOT_JUDGED
 from skewscope.engine.actions.planning import widen_scope
 from skewscope.engine.model.incident import Incident
@@ -72,6 +72,11 @@ def _is_blind(action: Action, probe: MemberComparison) -> bool:
     return not probe.is_slower and not probe.contradicts(action.reason.loss)
 
 
+def _widen(action: Action, target: Target, state: TargetState) -> Action:
+    """Returns an action with all that its change touches."""
+    return replace(action, scope=widen_scope(action.scope, action.change, target.members, state))
+
+
 def _judge_probe(action: Action, probe: MemberComparison | None) -> bool | None:
     """Returns whether a probe found a member well; None where it could not show what the diagnosis says."""
     if probe is None or (action.state == APPLIED and _is_blind(action, probe)):
@@ -88,18 +93,15 @@ class ActionSteps:
     book: ActionBook
     view: IncidentView
     measure: Measure
+    readings: WitnessReadings
     may_act: Callable[[], bool] = lambda: True
     """Whether this controller may call targets: of several only the leader may."""
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while limits are checked and an intent is stored, so that no two actions use the same room."""
-    readings: WitnessReadings = field(init=False)
     unforeseen: int = 0
     """Steps that failed in a way that was not foreseen; they are tried again."""
     starts: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Work given out at its target when each action was seen in state, by action."""
-
-    def __post_init__(self) -> None:
-        self.readings = WitnessReadings(self.planner)
 
     async def advance(self, target: Target, id_: str) -> Exception | None:
         """Lets an action go on by one step; returns what went wrong at its target, None for nothing."""
@@ -195,17 +197,18 @@ class ActionSteps:
 
     async def ask_witnesses(
         self, target: Target, action: Action, state: TargetState | None = None, within: float = ASK_AGAIN
-    ) -> None:
+    ) -> bool:
         """Has the member of an action that is not made yet compared with its peers, where its target can.
 
-        Not again `within` seconds after a comparison by probes.
+        Not again `within` seconds after a comparison by probes. Returns whether that is over; False while probes run.
         """
         if action.change.kind not in (DEWEIGHT, *TAKING_OUT):
-            return
+            return True
         try:
-            await self.readings.compare(target, action, state or await target.read_state(), self.view, within)
+            return await self.readings.compare(target, action, state or await target.read_state(), self.view, within)
         except Exception as error:  # noqa: BLE001 - without a witness a person decides
             self.unforeseen += not isinstance(error, TargetError)
+            return True
 
     async def _ask_again(self, target: Target, action: Action) -> None:
         """Asks the witnesses of a proposal: a person reads what they say, and what waits for them may go on then."""
@@ -247,16 +250,29 @@ class ActionSteps:
             why = "the member is out of use already" if is_out else "it is made already, or changed by somebody else"
             await self._settle(action, action.move(self.view.t, EXPIRED, why, ending=why), f"action expired: {why}")
             return
-        await self.ask_witnesses(target, action, state)
-        wide = replace(action, scope=widen_scope(action.scope, action.change, target.members, state))
+        is_probed = await self.ask_witnesses(target, action, state)
+        wide = _widen(action, target, state)
         around = await read_surroundings(self.planner, self.view, wide, state, self.book.actions.values())
         if not list_blocks(wide, self.book.actions.values(), self.settings.limits, around, self.view.t):
             # It may have waited for that: what was found before may be over.
-            await self.ask_witnesses(target, action, state, self.settings.timing.probe_every)
+            is_probed = await self.ask_witnesses(target, action, state, self.settings.timing.probe_every)
+        if not is_probed:
+            await self._wait(action, "probes of its member are under way", ["probe"])
+            return
+        intent = await self._store_intent(target, action, state, around)
+        if intent is not None:
+            await self._apply(target, intent)
+
+    async def _store_intent(
+        self, target: Target, action: Action, state: TargetState, around: Surroundings
+    ) -> Action | None:
+        """Returns an action that is begun, and stored as such; None for one that must not begin, or has to wait."""
+        before = find_member(target, action.change.member, state)
+        wide = _widen(action, target, state)
         async with self.starting:
             t = self.view.t
             if self.lapse(action) is not action:
-                return  # The next step lets it expire.
+                return None  # The next step lets it expire.
             incident = self.view.incidents.get(action.reason.incident)
             doubt = self.find_hold(action, incident)
             if action.approved_by == POLICY and (doubt or self.mode_of(action) == PROPOSE):
@@ -264,23 +280,21 @@ class ActionSteps:
                 proposed = action.move(t, PROPOSED, why, approved_by="", approved_at=None)
                 proposed = replace(proposed, waiting=doubt)
                 await self._settle(action, proposed, "action proposed again: it waits for a person")
-                return
+                return None
             blocks = list_blocks(wide, self.book.actions.values(), self.settings.limits, around, t)
             waits = {block.text: block.reason for block in blocks}
             if action.approved_by == POLICY and not self.view.holds(action.reason.incident):
                 waits[NOT_HELD] = "evidence"
             if waits:
                 await self._wait(action, "; ".join(waits), waits.values())
-                return
+                return None
             change = replace(action.change, expires=t + self.settings.timing.time_to_live)
             plan = add_undo(action.plan, target, change, before, state)
             witness = self._describe_witness(action.reason.incident)
             more = {"started_at": t, "change": change, "plan": plan, "witness": witness, "run": state.run}
             intent = wide.move(t, APPLYING, f"begun: {witness}" if witness else "begun", before=before, **more)
             note = AuditNote(t, action.approved_by, f"action begun: {action.title}")
-            if not await self.book.settle(action, intent, note):
-                return
-        await self._apply(target, intent)
+            return intent if await self.book.settle(action, intent, note) else None
 
     async def _wait(self, action: Action, why: str, reasons: Iterable[str] = ("target",)) -> None:
         """Notes what an action waits for; only a new reason is stored and counted."""

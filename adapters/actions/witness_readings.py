@@ -1,14 +1,19 @@
 """Compares the member of a diagnosis with its peers by readings that did not make it: probes, and the router's counts.
 
 Each incident has its latest comparison. A probe is a small request with a deadline of its own, and a member gets few of
-them in a minute, so that one that is sick is not loaded by being looked at.
+them in a minute, so that one that is sick is not loaded by being looked at. Probes run beside the steps of actions: one
+that hangs keeps nothing else at its target waiting.
 """
 
+import asyncio
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
+from typing import Any
 
 from skewscope.adapters.actions.effect import SETTLE
 from skewscope.adapters.actions.planner import Planner
@@ -41,6 +46,39 @@ ASK_AGAIN = 20.0
 """Seconds between two comparisons by probes while a change is not made yet."""
 KEPT_SAMPLES = 120
 MAX_INCIDENTS = 1000
+PATIENCE = 1.0
+"""Seconds for which a step waits for probes that it has begun: those of members that are well end within them."""
+AT_ONCE = 16
+"""Probes of one target that are under way at a time."""
+
+Probing = Callable[[], Awaitable[MemberComparison | None]]
+Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+
+@dataclass
+class _Comparing:
+    """Probes of a member and its peers that run beside the steps of actions."""
+
+    begun: float
+    latest: MemberComparison | None = None
+    error: Exception | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, probing: Probing) -> None:
+        """Waits for the probes, and keeps what they found."""
+        try:
+            self.latest = await probing()
+        except Exception as error:  # noqa: BLE001 - whoever reads the result raises it
+            self.error = error
+        finally:
+            self.ended.set()
+
+    async def wait(self) -> None:
+        """Waits until they have ended, PATIENCE at most."""
+        if not self.ended.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await self.ended.wait()
 
 
 @dataclass
@@ -48,12 +86,18 @@ class WitnessReadings:
     """What probes and routers said of members, and when they may be asked again."""
 
     planner: Planner
+    start: Start
+    """Starts a job that runs beside those of targets."""
     _comparisons: dict[str, MemberComparison] = field(default_factory=dict)
     """The latest by incident."""
     _probes: dict[tuple[str, str], deque[float]] = field(default_factory=dict)
     """Times of the latest probes by target and member."""
     _loads: dict[str, deque[LoadSample]] = field(default_factory=dict)
     """By target."""
+    _under_way: dict[tuple[str, str], _Comparing] = field(default_factory=dict)
+    """By incident and member: what was begun and not read yet."""
+    _room: dict[str, asyncio.Semaphore] = field(default_factory=dict)
+    """For probes, by target."""
 
     def latest(self, incident: str, t: float) -> MemberComparison | None:
         """Returns the latest comparison for an incident; None where there is none that still counts."""
@@ -62,17 +106,46 @@ class WitnessReadings:
 
     async def compare(
         self, target: Target, action: Action, state: TargetState, view: IncidentView, within: float = ASK_AGAIN
-    ) -> None:
-        """Compares the member of an action that is not made yet with its peers, unless it was within some seconds."""
+    ) -> bool:
+        """Compares the member of an action that is not made yet with its peers, unless it was within some seconds.
+
+        Returns whether that is over; False while its probes are under way.
+        """
         t, incident, member = view.t, action.reason.incident, action.change.member
         await self.sample(target, t)
         kept = self._comparisons.get(incident)
         if kept is not None and kept.witness == PROBE and 0.0 <= t - kept.t < within:
-            return
+            return True
         peers = list_peers(self.planner, view, target, action, state)
-        latest = await self._probe_often(target, member, peers, t) or self._compare_loads(target, member, peers, t)
+        probed = await self._probe_beside(action, t, t - FRESH, partial(self._probe_often, target, member, peers, t))
+        if probed is None:
+            return False
+        latest = probed.latest or self._compare_loads(target, member, peers, t)
         if latest is not None:
             self._keep(incident, latest)
+        return True
+
+    async def _probe_beside(self, action: Action, t: float, since: float, probing: Probing) -> _Comparing | None:
+        """Returns probes for an action that have ended, and begins them where there are none; None while they run.
+
+        Those that were begun before `since` do not count.
+        """
+        key = action.reason.incident, action.change.member
+        comparing = self._under_way.get(key)
+        if comparing is None or not since <= comparing.begun <= t:
+            comparing = self._under_way[key] = _Comparing(t)
+            self.start(partial(comparing.run, probing))
+            await comparing.wait()
+        if not comparing.ended.is_set():
+            return None
+        self._under_way.pop(key, None)
+        if comparing.error is not None:
+            raise comparing.error
+        return comparing
+
+    def forget(self, known: Container[str]) -> None:
+        """Drops the probes under way for incidents that are not among some."""
+        self._under_way = {key: comparing for key, comparing in self._under_way.items() if key[0] in known}
 
     async def probe(
         self, target: Target, member: str, peers: Iterable[str], t: float, most: int = MAX_PROBES
@@ -82,36 +155,29 @@ class WitnessReadings:
         None where it cannot be probed, has no peer that answers, or had `most` probes in this minute. A member that
         gives no answer is slower than its peers.
         """
-        times: list[float] = []
-        for peer in sorted(peers)[:MAX_PEERS]:
-            try:
-                seconds = await self._probe_once(target, peer, t, MAX_PEER_PROBES)
-            except TargetError:
-                continue
-            if seconds is None:
-                return None
-            times.append(seconds)
-        if not times:
+        asked = (self._probe_once(target, peer, t, MAX_PEER_PROBES) for peer in sorted(peers)[:MAX_PEERS])
+        answers = await asyncio.gather(*asked)
+        times = [seconds for seconds in answers if seconds is not None and math.isfinite(seconds)]
+        if None in answers or not times:
             return None
-        try:
-            mine = await self._probe_once(target, member, t, most)
-        except TargetError:
-            mine = float("inf")
+        mine = await self._probe_once(target, member, t, most)
         return None if mine is None else MemberComparison(PROBE, t, mine, median(times))
 
     async def probe_in_place(
         self, target: Target, action: Action, peers: Iterable[str], t: float, every: float
     ) -> MemberComparison | None:
         """Returns a comparison by probes for a change in place, and keeps it; None where one is too early."""
-        kept = self._comparisons.get(action.reason.incident)
-        if kept is not None and (action.applied_at or t) < kept.t <= t < kept.t + every:
+        kept, applied = self._comparisons.get(action.reason.incident), action.applied_at or t
+        if kept is not None and applied < kept.t <= t < kept.t + every:
             return None
         # One that is out is probed as often as its operator wants: it is put back by these probes.
         most = max(MAX_PROBES, ROUNDS + math.ceil(60.0 / every))
-        latest = await self.probe(target, action.change.member, peers, t, most)
-        if latest is not None:
-            self._keep(action.reason.incident, latest)
-        return latest
+        probing = partial(self.probe, target, action.change.member, peers, t, most)
+        probed = await self._probe_beside(action, t, applied, probing)
+        if probed is None or probed.latest is None:
+            return None
+        self._keep(action.reason.incident, probed.latest)
+        return probed.latest
 
     def has_probe(self, incident: str, t: float, every: float) -> bool:
         """Returns whether the member of an incident was probed of late, answered or not, if that is due `every` s."""
@@ -130,11 +196,16 @@ class WitnessReadings:
             del self._comparisons[next(iter(self._comparisons))]
 
     async def _probe_once(self, target: Target, member: str, t: float, most: int) -> float | None:
+        """Returns the seconds of a probe, infinite where it has no answer; None where there is none now."""
         past = self._probes.setdefault((target.name, member), deque(maxlen=MAX_PEER_PROBES))
         if len(past) >= most and 0.0 <= t - past[-most] < 60.0:
             return None
         past.append(t)
-        return await target.probe(member)
+        async with self._room.setdefault(target.name, asyncio.Semaphore(AT_ONCE)):
+            try:
+                return await target.probe(member)
+            except TargetError:
+                return math.inf
 
     async def _probe_often(
         self, target: Target, member: str, peers: Iterable[str], t: float

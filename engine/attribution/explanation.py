@@ -139,8 +139,9 @@ def _causal_edges(
     present = {one.candidate.condition for one in located}
     for cause in located:
         for condition in sorted(causes.effects(cause.candidate.condition) & present):
-            places = _list_reached(cause, to_siblings=causes.reaches_siblings(cause.candidate.condition, condition))
-            near = {effect.candidate.id: effect for place in places for effect in at.get((condition, place), ())}
+            to_siblings = causes.reaches_siblings(cause.candidate.condition, condition)
+            reached = _list_reached(cause, to_siblings=to_siblings)
+            near = {effect.candidate.id: effect for place in reached for effect in at.get((condition, place), ())}
             for effect in near.values():
                 early = effect.candidate.since < cause.candidate.since - before_s
                 if not early and (closeness(cause, effect) or _reaches_sibling(cause, effect, causes)):

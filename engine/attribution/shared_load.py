@@ -28,7 +28,8 @@ def _find_alike(ordered: Sequence[DiagnosisState], locality: LocalityIndex) -> d
     firsts: dict[tuple[str, Entity | str], tuple[int, str]] = {}
     for n, one in enumerate(sorted(ordered, key=lambda one: one.explanation is not None)):
         entity = one.primary_entity
-        keys = [(one.condition, place) for place in (entity, *locality.location_of(entity).pools)]
+        places: list[Entity | str] = [entity, *locality.location_of(entity).pools]
+        keys = [(one.condition, place) for place in places]
         if first := min((firsts[key] for key in keys if key in firsts), default=None):
             found[one.id] = first[1]
         for key in keys:

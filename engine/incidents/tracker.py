@@ -378,9 +378,9 @@ class IncidentTracker:
             root, parts = roots.get(one.id), explained.get(one.id, ())
             if one.condition == CHANGING_POOL and not parts:
                 continue  # a rollout that brings nothing about is none
-            places, began = (), None
+            places = tuple((part.condition, part.primary_entity, part.members) for part in parts)
+            began = None
             if parts:  # almost all have none
-                places = tuple((part.condition, part.primary_entity, part.members) for part in parts)
                 effects = (part for part in parts if self._is_effect(roots[part.id]))
                 began = one.begin_with(effects, self._lifecycle.explain_s)
             build = partial(to_incident, one, self.locality, self.catalogue, root, parts, input_hash, began_at=began)

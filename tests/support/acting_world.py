@@ -396,10 +396,15 @@ def draw_faults(seed: int, days: float, names: tuple[str, ...], start: float) ->
 
 
 def run_now(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs a job that never waits."""
-    running = job()
+    """Runs a job to its end; beside the loop where one is running already."""
     try:
-        running.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("a job waits for something")
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        _loop.run_until_complete(job())
+    else:
+        _beside.add(task := running.create_task(job()))
+        task.add_done_callback(_beside.discard)
+
+
+_loop = asyncio.new_event_loop()
+_beside: set["asyncio.Task[None]"] = set()

@@ -13,6 +13,10 @@ from tests.support.actions import T0, build_action
 SLOW = SimulatedFault("r2", ActingWorld.t, ActingWorld.t + 900, 0.2)
 
 
+def run_beside(job):
+    asyncio.get_running_loop().create_task(job())
+
+
 def make(*faults, **fields):
     """A world in which some replicas are slow, and a drain of r2 that is not made yet."""
     world = ActingWorld(faults=faults or (SLOW,), **fields)
@@ -45,7 +49,7 @@ def test_one_probe_suffices_where_it_is_far_beyond_the_limit_and_three_do_not_ot
 
 def test_a_member_gets_few_probes_in_a_minute():
     world, _ = make()
-    readings = WitnessReadings(world.coordinator.planner)
+    readings = WitnessReadings(world.coordinator.planner, run_beside)
     found = [asyncio.run(readings.probe(world.router, "r2", ("r0",), T0 + n)) for n in range(59)]
     assert sum(one is not None for one in found) == MAX_PROBES
     assert asyncio.run(readings.probe(world.router, "r2", ("r0",), T0 + 75))
@@ -54,7 +58,7 @@ def test_a_member_gets_few_probes_in_a_minute():
 def test_a_member_that_is_out_has_a_probe_also_where_it_does_not_answer():
     world, action = make()
     begun = replace(action, started_at=world.t, applied_at=world.t)
-    readings = WitnessReadings(world.coordinator.planner)
+    readings = WitnessReadings(world.coordinator.planner, run_beside)
     assert not readings.has_probe("i-1", T0, 5.0)
 
     def refuse(name):
@@ -75,7 +79,7 @@ def test_a_member_that_is_out_has_a_probe_also_where_it_does_not_answer():
 def test_a_member_that_is_out_is_probed_as_often_as_is_set():
     world, action = make()
     begun = replace(action, started_at=world.t, applied_at=world.t)
-    readings = WitnessReadings(world.coordinator.planner)
+    readings = WitnessReadings(world.coordinator.planner, run_beside)
     times = [world.t + 2.0 * n for n in range(1, 60)]
     found = [asyncio.run(readings.probe_in_place(world.router, begun, ("r0", "r1"), t, 2.0)) for t in times]
     assert None not in found
@@ -83,7 +87,7 @@ def test_a_member_that_is_out_is_probed_as_often_as_is_set():
 
 def test_a_peer_is_compared_with_several_members_in_a_minute():
     world, _ = make()
-    readings = WitnessReadings(world.coordinator.planner)
+    readings = WitnessReadings(world.coordinator.planner, run_beside)
     for n in range(MAX_PROBES):
         assert asyncio.run(readings.probe(world.router, "r2", ("r0",), T0 + n))
     assert asyncio.run(readings.probe(world.router, "r1", ("r0",), T0 + MAX_PROBES))

@@ -73,9 +73,7 @@ def test_the_cost_of_explanations_grows_with_the_diagnoses_of_a_pool_and_not_wit
     def calls(count):
         explainer = Explainer(CAUSES, pool_of(count), IncidentTiming())
         prefix = "n" if kind == "node" else "r"
-        diagnoses = [
-            diagnosis(conditions[n % len(conditions)], f"{prefix}{n}", n * apart, kind) for n in range(count)
-        ]
+        diagnoses = [diagnosis(conditions[n % len(conditions)], f"{prefix}{n}", n * apart, kind) for n in range(count)]
         states = {one.id: one for one in diagnoses}
         explainer.explain(count * apart, diagnoses, states)  # what is known of places is kept
         return count_calls(lambda: explainer.explain(count * apart, diagnoses, states))
