@@ -250,13 +250,12 @@ class ActionSteps:
             why = "the member is out of use already" if is_out else "it is made already, or changed by somebody else"
             await self._settle(action, action.move(self.view.t, EXPIRED, why, ending=why), f"action expired: {why}")
             return
-        is_probed = await self.ask_witnesses(target, action, state)
         wide = _widen(action, target, state)
         around = await read_surroundings(self.planner, self.view, wide, state, self.book.actions.values())
-        if not list_blocks(wide, self.book.actions.values(), self.settings.limits, around, self.view.t):
-            # It may have waited for that: what was found before may be over.
-            is_probed = await self.ask_witnesses(target, action, state, self.settings.timing.probe_every)
-        if not is_probed:
+        waits = list_blocks(wide, self.book.actions.values(), self.settings.limits, around, self.view.t)
+        # It may have waited for limits: what was found before may be over.
+        within = ASK_AGAIN if waits else self.settings.timing.probe_every
+        if not await self.ask_witnesses(target, action, state, within):
             await self._wait(action, "probes of its member are under way", ["probe"])
             return
         intent = await self._store_intent(target, action, state, around)

@@ -10,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -48,6 +48,8 @@ KEPT_SAMPLES = 120
 MAX_INCIDENTS = 1000
 PATIENCE = 1.0
 """Seconds for which a step waits for probes that it has begun: those of members that are well end within them."""
+READ_WITHIN = 5.0
+"""Seconds after their end within which the next step reads what probes found."""
 AT_ONCE = 16
 """Probes of one target that are under way at a time."""
 
@@ -62,16 +64,31 @@ class _Comparing:
     begun: float
     latest: MemberComparison | None = None
     error: Exception | None = None
+    took: float = math.inf
+    """Seconds until all had ended; infinite while they run."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, probing: Probing) -> None:
         """Waits for the probes, and keeps what they found."""
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         try:
             self.latest = await probing()
         except Exception as error:  # noqa: BLE001 - whoever reads the result raises it
             self.error = error
         finally:
+            self.took = clock() - begun
             self.ended.set()
+
+    def read(self, t: float) -> MemberComparison | None:
+        """Returns what was found, as of the end of the probes; None where nothing was.
+
+        Raises:
+            Exception: whatever a target raised.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.latest and replace(self.latest, t=min(self.begun + self.took, t))
 
     async def wait(self) -> None:
         """Waits until they have ended, PATIENCE at most."""
@@ -117,10 +134,10 @@ class WitnessReadings:
         if kept is not None and kept.witness == PROBE and 0.0 <= t - kept.t < within:
             return True
         peers = list_peers(self.planner, view, target, action, state)
-        probed = await self._probe_beside(action, t, t - FRESH, partial(self._probe_often, target, member, peers, t))
+        probed = await self._probe_beside(action, t, -math.inf, partial(self._probe_often, target, member, peers, t))
         if probed is None:
             return False
-        latest = probed.latest or self._compare_loads(target, member, peers, t)
+        latest = probed.read(t) or self._compare_loads(target, member, peers, t)
         if latest is not None:
             self._keep(incident, latest)
         return True
@@ -128,19 +145,17 @@ class WitnessReadings:
     async def _probe_beside(self, action: Action, t: float, since: float, probing: Probing) -> _Comparing | None:
         """Returns probes for an action that have ended, and begins them where there are none; None while they run.
 
-        Those that were begun before `since` do not count.
+        Those that were begun before `since`, and those that ended long ago, do not count.
         """
         key = action.reason.incident, action.change.member
         comparing = self._under_way.get(key)
-        if comparing is None or not since <= comparing.begun <= t:
+        if comparing is None or not since <= comparing.begun <= t <= comparing.begun + comparing.took + READ_WITHIN:
             comparing = self._under_way[key] = _Comparing(t)
             self.start(partial(comparing.run, probing))
             await comparing.wait()
         if not comparing.ended.is_set():
             return None
         self._under_way.pop(key, None)
-        if comparing.error is not None:
-            raise comparing.error
         return comparing
 
     def forget(self, known: Container[str]) -> None:
@@ -174,10 +189,12 @@ class WitnessReadings:
         most = max(MAX_PROBES, ROUNDS + math.ceil(60.0 / every))
         probing = partial(self.probe, target, action.change.member, peers, t, most)
         probed = await self._probe_beside(action, t, applied, probing)
-        if probed is None or probed.latest is None:
+        if probed is None:
             return None
-        self._keep(action.reason.incident, probed.latest)
-        return probed.latest
+        latest = probed.read(t)
+        if latest is not None:
+            self._keep(action.reason.incident, latest)
+        return latest
 
     def has_probe(self, incident: str, t: float, every: float) -> bool:
         """Returns whether the member of an incident was probed of late, answered or not, if that is due `every` s."""
