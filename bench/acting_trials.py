@@ -80,7 +80,7 @@ def main() -> int:
     parser.add_argument("--random", type=int, default=50, help="number of random scenarios")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first random scenario")
     parser.add_argument("--at-once", type=int, default=3)
-    parser.add_argument("--logs", type=Path, help="folder for the controllers' logs, and for what was seen of router, actions and incidents")
+    parser.add_argument("--logs", type=Path, help="folder for logs and for what was seen")
     asked = parser.parse_args()
     if asked.logs is not None:
         asked.logs.mkdir(parents=True, exist_ok=True)
