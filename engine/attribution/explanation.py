@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
-from skewscope.engine.attribution.shared_load import find_shared_load
+from skewscope.engine.attribution.shared_load import LoadDiagnosis, find_shared_load
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, IncidentTiming, find_root
 from skewscope.engine.incidents.symptom import SymptomState
@@ -229,9 +229,7 @@ class Explainer:
         left = [one for one in recent if one.is_open and one.id not in roots]
         roots |= _related("caused", self._find_announced(left, messages) if messages else {})
         roots |= _related("coincident", self._find_passing(left, changes) if changes else {})
-        whole = (one for one in recent if one.is_open and not one.merged_into)
-        shared = find_shared_load((one for one in whole if self.causes.is_of_load(one.condition)), self.locality)
-        for id_, first in shared.items():
+        for id_, first in find_shared_load(self._list_load(recent), self.locality).items():
             if id_ not in roots and not _leads_to(first, id_, roots):
                 roots[id_] = Explanation(first, "coincident")
         unexplained = [c for c in candidates if c.id not in roots and c.id not in settled]
@@ -276,6 +274,12 @@ class Explainer:
                 if one.since >= change.since - self.explain_s:
                     found[one.id] = change.id
         return found
+
+    def _list_load(self, recent: Iterable[DiagnosisState]) -> Iterator[LoadDiagnosis]:
+        """Yields the open diagnoses of what load brings about."""
+        for one in recent:
+            if one.is_open and not one.merged_into and self.causes.is_of_load(one.condition):
+                yield LoadDiagnosis(one.opened_at, one.id, one.condition, one.primary_entity, one.explanation is None)
 
     def _locate(self, one: IncidentState) -> LocatedCandidate:
         candidate = AttributionCandidate(one.id, one.condition, _entities_of(one), one.since, 0.0)

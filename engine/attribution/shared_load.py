@@ -7,28 +7,39 @@ their number, not with its square.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.model.parameters import EPISODE_S
 
 
-def find_shared_load(diagnoses: Iterable[DiagnosisState], locality: LocalityIndex) -> dict[str, str]:
-    """Returns by diagnosis of what load brings about the first such one at its entity, or in its pool.
+@dataclass(frozen=True, slots=True, order=True)
+class LoadDiagnosis:
+    """An open diagnosis of what load brings about. The oldest sorts first."""
 
-    One of its own condition comes before those of others.
+    opened_at: float
+    id: str
+    condition: str
+    entity: Entity
+    is_root: bool
+    """Whether nothing explains it so far."""
+
+
+def find_shared_load(diagnoses: Iterable[LoadDiagnosis], locality: LocalityIndex) -> dict[str, str]:
+    """Returns by diagnosis the first one at its entity, or in its pool; the first of its own condition before others.
+
+    Both are ids.
     """
-    ordered = sorted(diagnoses, key=lambda one: one.sort_key)
+    ordered = sorted(diagnoses)
     return _find_others(ordered, locality) | _find_alike(ordered, locality)
 
 
-def _find_alike(ordered: Sequence[DiagnosisState], locality: LocalityIndex) -> dict[str, str]:
+def _find_alike(ordered: Sequence[LoadDiagnosis], locality: LocalityIndex) -> dict[str, str]:
     """Returns by diagnosis the first of its condition there; a root stays one among those of its condition."""
     found: dict[str, str] = {}
     firsts: dict[tuple[str, Entity | str], tuple[int, str]] = {}
-    for n, one in enumerate(sorted(ordered, key=lambda one: one.explanation is not None)):
-        entity = one.primary_entity
-        places: list[Entity | str] = [entity, *locality.location_of(entity).pools]
+    for n, one in enumerate(sorted(ordered, key=lambda one: not one.is_root)):
+        places: list[Entity | str] = [one.entity, *locality.location_of(one.entity).pools]
         keys = [(one.condition, place) for place in places]
         if first := min((firsts[key] for key in keys if key in firsts), default=None):
             found[one.id] = first[1]
@@ -37,16 +48,15 @@ def _find_alike(ordered: Sequence[DiagnosisState], locality: LocalityIndex) -> d
     return found
 
 
-def _find_others(ordered: Iterable[DiagnosisState], locality: LocalityIndex) -> dict[str, str]:
+def _find_others(ordered: Iterable[LoadDiagnosis], locality: LocalityIndex) -> dict[str, str]:
     """Returns by diagnosis the first of another condition: at its entity, or in its pool within an episode before."""
     found: dict[str, str] = {}
-    at_entity: dict[Entity, dict[str, DiagnosisState]] = {}
-    in_pool: dict[str, dict[str, deque[DiagnosisState]]] = {}
+    at_entity: dict[Entity, dict[str, LoadDiagnosis]] = {}
+    in_pool: dict[str, dict[str, deque[LoadDiagnosis]]] = {}
     for one in ordered:
-        here = at_entity.setdefault(one.primary_entity, {})
+        here = at_entity.setdefault(one.entity, {})
         firsts = [first for condition, first in here.items() if condition != one.condition]
-        pools = [in_pool.setdefault(pool, {}) for pool in locality.location_of(one.primary_entity).pools]
-        for by_condition in pools:
+        for by_condition in (in_pool.setdefault(pool, {}) for pool in locality.location_of(one.entity).pools):
             for condition, recent in by_condition.items():
                 while recent and one.opened_at - recent[0].opened_at > EPISODE_S:
                     recent.popleft()
@@ -54,6 +64,6 @@ def _find_others(ordered: Iterable[DiagnosisState], locality: LocalityIndex) -> 
                     firsts.append(recent[0])
             by_condition.setdefault(one.condition, deque()).append(one)
         if firsts:
-            found[one.id] = min(firsts, key=lambda first: first.sort_key).id
+            found[one.id] = min(firsts).id
         here.setdefault(one.condition, one)
     return found

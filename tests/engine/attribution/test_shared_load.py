@@ -4,10 +4,9 @@ import pytest
 
 from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.attribution.explanation import Explainer
-from skewscope.engine.attribution.shared_load import find_shared_load
+from skewscope.engine.attribution.shared_load import LoadDiagnosis, find_shared_load
 from skewscope.engine.incidents.diagnosis import DiagnosisState
 from skewscope.engine.incidents.state import IncidentTiming
-from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import Entity, LocalityIndex
 from skewscope.engine.model.parameters import EPISODE_S
 from skewscope.engine.model.topology import Group, Node, Pool, Topology
@@ -20,11 +19,8 @@ SLOW, LATE = "gpu-thermal-throttle", "tp-straggler"
 CAUSES = CauseGraph(catalogue())
 
 
-def diagnosis(condition, name, t=0.0, kind="replica", *, is_root=True):
-    evidence = track(condition, kind, name).peak_evidence
-    one = DiagnosisState(condition, Entity(kind, name), t, t, peak_evidence=evidence, id=f"{condition}@{name}")
-    one.explanation = None if is_root else Explanation("x", "caused")
-    return one
+def sign(condition, name, t=0.0, *, is_root=True):
+    return LoadDiagnosis(t, f"{condition}@{name}", condition, Entity("replica", name), is_root)
 
 
 @pytest.mark.parametrize(
@@ -38,18 +34,23 @@ def diagnosis(condition, name, t=0.0, kind="replica", *, is_root=True):
     ],
 )
 def test_the_first_that_load_brings_about_explains_what_follows_in_its_pool(first, second, is_explained):
-    one, other = diagnosis(*first), diagnosis(*second)
+    one, other = sign(*first), sign(*second)
     assert find_shared_load([other, one], places()) == ({other.id: one.id} if is_explained else {})
 
 
 def test_a_root_stays_one_among_those_of_its_condition():
-    first, root = diagnosis(BACKLOG, "A", 0, is_root=False), diagnosis(BACKLOG, "B", 5)
+    first, root = sign(BACKLOG, "A", 0, is_root=False), sign(BACKLOG, "B", 5)
     assert find_shared_load([first, root], places()) == {first.id: root.id}
 
 
 def test_the_first_of_its_own_condition_comes_before_that_of_others():
-    other, own, last = diagnosis(THRASH, "A", 0), diagnosis(BACKLOG, "A", 1), diagnosis(BACKLOG, "B", 2)
+    other, own, last = sign(THRASH, "A", 0), sign(BACKLOG, "A", 1), sign(BACKLOG, "B", 2)
     assert find_shared_load([other, own, last], places()) == {own.id: other.id, last.id: own.id}
+
+
+def diagnosis(condition, name, t, kind):
+    evidence = track(condition, kind, name).peak_evidence
+    return DiagnosisState(condition, Entity(kind, name), t, t, peak_evidence=evidence)
 
 
 def pool_of(replicas):
