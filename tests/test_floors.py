@@ -124,6 +124,8 @@ ENGINE_TOOLS = {
     },
     # The simulator needs the range of the counters that it writes.
     "adapters/simulator": {"engine.ingest.counters"},
+    # What load brings about is no fault of the member that got it.
+    "adapters/actions": {"engine.attribution.cause_graph"},
     # The state of a running engine as bytes; incidents of several engines.
     "adapters/fleet": {
         "engine.attribution",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from skewscope.adapters.actions.carry_out import read_member
 from skewscope.adapters.actions.settings import OBSERVE, ActionSettings
@@ -18,6 +19,7 @@ from skewscope.engine.actions.planning import (
     list_options,
     widen_scope,
 )
+from skewscope.engine.attribution.cause_graph import CauseGraph
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.model import Catalogue
@@ -45,6 +47,11 @@ class Planner:
     """By name."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Of the systems that the targets are, by name."""
+
+    @cached_property
+    def causes(self) -> CauseGraph:
+        """Which condition may bring about which."""
+        return CauseGraph(self.catalogue)
 
     def find_loss(self, action: Action) -> str:
         """Returns why the system at which an action is made cannot be reached by its target, one of LOSSES, or ''."""

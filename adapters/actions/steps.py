@@ -16,7 +16,7 @@ from skewscope.adapters.actions.carry_out import ForeignStateError, find_member,
 from skewscope.adapters.actions.effect import SETTLE
 from skewscope.adapters.actions.planner import LOSSES, Planner, add_undo
 from skewscope.adapters.actions.settings import OBSERVE, PROPOSE, ActionSettings
-from skewscope.adapters.actions.surroundings import read_surroundings
+from skewscope.adapters.actions.surroundings import list_newly_ill, read_surroundings
 from skewscope.adapters.actions.traffic import check_traffic
 from skewscope.adapters.actions.view import IncidentView
 from skewscope.adapters.actions.witness_readings import ASK_AGAIN, WitnessReadings, list_peers
@@ -457,6 +457,7 @@ class ActionSteps:
             trouble=trouble,
             run=state.run,
             confirmation=await self._confirm(target, action, probe),
+            others_ill=list_newly_ill(self.planner, self.view, action) if action.state == APPLIED else (),
         )
 
     def _is_shown(self, action: Action) -> bool:

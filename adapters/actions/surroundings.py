@@ -92,3 +92,16 @@ def list_ill_replicas(planner: Planner, view: IncidentView) -> dict[str, float]:
             for name in find_dependent_replicas(one.name, planner.topology):
                 found[name] = max(found.get(name, 0.0), abs(one.impact.change or 0.0))
     return found
+
+
+def list_newly_ill(planner: Planner, view: IncidentView, action: Action) -> tuple[str, ...]:
+    """Returns the other replicas of an action's pool with a diagnosis of their own that opened since it was begun.
+
+    Not those of what load brings about: the work that a change moves to them may do so.
+    """
+    pool = next((pool.replicas for pool in planner.topology.pools if pool.name == action.scope.pool), ())
+    since = action.started_at or action.created
+    new = (one for one in view.incidents.values() if one.is_reason and one.opened_at >= since)
+    faults = (one for one in new if one.id != action.reason.incident and not planner.causes.is_of_load(one.condition))
+    ill = {name for one in faults for name in find_dependent_replicas(one.name, planner.topology)}
+    return tuple(sorted(ill.intersection(pool) - {action.scope.entity}))

@@ -94,6 +94,8 @@ class Observation:
     """The run of the target, as in `TargetState.run`."""
     confirmation: str = ""
     """What shows the effect beside the signals of the diagnosis; '' for nothing."""
+    others_ill: tuple[str, ...] = ()
+    """The other replicas of its pool that fell ill since it was begun: it cannot give back what was lost by them."""
 
 
 def lapse(action: Action, timing: Timing, obstacle: str, t: float) -> Action:
@@ -256,10 +258,10 @@ def _judge_recovery(action: Action, seen: Observation, timing: Timing) -> Action
             return _verify(action, HELPED, f"{_describe_recovery(back)}; {seen.confirmation}", seen.t)
         if _is_gone(seen, timing.hold):
             # Nobody can confirm an effect on a fault that is over: to wait on would only keep the change in place.
-            return _judge_late_effect(action, seen.firing, seen.t)
+            return _judge_late_effect(action, seen)
         action = replace(action, waiting="a second witness of its effect")
     if since > timing.effect_within:
-        return _judge_late_effect(action, seen.firing, seen.t)
+        return _judge_late_effect(action, seen)
     ended = back is None and seen.firing is False and since >= timing.hold
     # The incident of a job that is over ends as well, and says nothing about the change.
     if not ended or action.measurement.working is False:
@@ -299,21 +301,29 @@ def _end_without_fault(action: Action, t: float) -> Action:
     return _end_unhelpful(action, f"{what}, and nobody but its own telemetry found it slower", t)
 
 
-def _judge_late_effect(action: Action, firing: bool | None, t: float) -> Action:
+def _judge_late_effect(action: Action, seen: Observation) -> Action:
     """Returns an action after the time in which its effect had to show."""
-    back = action.measurement.recovery
-    if back is not None and back >= HELPED_SHARE:
-        why = "by the telemetry of the diagnosis alone: no probe, and no router, confirms it"
-        return _verify(action, UNPROVEN, f"{_describe_recovery(back)} {why}", t)
+    t, back = seen.t, action.measurement.recovery
     if back is not None:
-        return _end_unhelpful(action, f"only {100 * max(back, 0.0):.0f} % of what was lost came back", t)
+        return _judge_late_recovery(action, back, seen)
     if _saw_no_loss(action):
         return _end_unhelpful(action, "nothing had been lost before it", t)
-    if firing:
+    if seen.firing:
         return _end_unhelpful(action, "the incident still fires", t)
     if action.measurement.working is False:
         return _verify(action, UNPROVEN, "the work itself has ended", t)
     return _verify(action, UNPROVEN, "nothing was seen by which to tell whether it helped", t)
+
+
+def _judge_late_recovery(action: Action, back: float, seen: Observation) -> Action:
+    """Returns an action after that time, of which a share of what was lost came back."""
+    if back >= HELPED_SHARE:
+        why = "by the telemetry of the diagnosis alone: no probe, and no router, confirms it"
+        return _verify(action, UNPROVEN, f"{_describe_recovery(back)} {why}", seen.t)
+    if seen.others_ill:
+        why = f"{', '.join(seen.others_ill)} fell ill meanwhile: nobody can tell what it gave back"
+        return _verify(action, UNPROVEN, why, seen.t)
+    return _end_unhelpful(action, f"only {100 * max(back, 0.0):.0f} % of what was lost came back", seen.t)
 
 
 def _saw_no_loss(action: Action) -> bool:

@@ -158,6 +158,24 @@ def test_of_two_replicas_that_are_ill_at_once_none_counts_as_healthy():
     assert any(waits in one.waiting for one in world.coordinator.actions.values())
 
 
+def test_what_the_pool_loses_by_another_fault_says_nothing_of_a_change():
+    later = SimulatedFault("r1", T0 + 69, T0 + 900, 0.1)
+    world = run_world(ILL, later, replicas=4, demand=3.0, seconds=300)
+    action = next(one for one in world.coordinator.actions.values() if one.scope.entity == "r2")
+    assert action.started_at < later.start + 5
+    assert (action.state, action.outcome) == (VERIFIED, UNPROVEN)
+    assert "unproven: r1 fell ill meanwhile: nobody can tell what it gave back" in [what for _, what in action.history]
+    world.run(900)
+    assert world.is_restored()
+
+
+def test_an_overload_that_a_change_brings_about_speaks_against_it(monkeypatch):
+    monkeypatch.setattr(acting_world, "CONDITION", "burst-admission-backlog")
+    later = SimulatedFault("r1", T0 + 69, T0 + 900, 0.1)
+    world = run_world(ILL, later, replicas=4, demand=3.0, seconds=300)
+    assert any(one.outcome == NOT_HELPED for one in world.coordinator.actions.values())
+
+
 def test_a_replica_that_somebody_else_took_out_counts_as_lost():
     world = ActingWorld(faults=(ILL,))
     world.router.carry_out("drain r0")

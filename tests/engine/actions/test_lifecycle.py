@@ -56,6 +56,7 @@ IN_PLACE = replace(SEEN, state=VERIFIED, verified_at=T0 + 30, outcome=HELPED)
         (SEEN, Observation(T0 + 20, OURS, True, measurement=Measurement(0.6, 0.95), counts_work=True), APPLIED, ""),
         (SEEN, Observation(T0 + 20, OURS, True, measurement=Measurement(0.6, 0.7)), APPLIED, ""),
         (SEEN, Observation(T0 + 121, OURS, False, measurement=Measurement(0.6, 0.7)), UNDOING, NOT_HELPED),
+        (SEEN, Observation(T0 + 121, OURS, measurement=Measurement(0.6, 0.5), others_ill=("r1",)), VERIFIED, UNPROVEN),
         (SEEN, Observation(T0 + 121, OURS, None, measurement=Measurement(1.0, 1.0)), UNDOING, NOT_HELPED),
         (SEEN, Observation(T0 + 121, OURS, True), UNDOING, NOT_HELPED),
         (SEEN, Observation(T0 + 121, OURS, None), VERIFIED, UNPROVEN),
