@@ -35,6 +35,8 @@ PAGE_SIZE = 500
 MAX_PAGES = 2000
 MAX_TOKEN = 1 << 16
 MIG_RESOURCES = "nvidia.com/mig-"
+UNHEALTHY_EVENT = "skewscope_event_kubernetes_gpus_unhealthy"
+UNHEALTHY_TEXT = "fewer GPUs are allocatable than the node has"
 OVER = ("Succeeded", "Failed")
 """Phases of pods that use nothing any more."""
 Series = tuple[str, Labels, float]
@@ -179,7 +181,7 @@ def _read_token(path: str) -> str:
 
 
 def describe_node(item: RawObject) -> Iterator[Series]:
-    """Yields the series of a node: its address, and whether each of its conditions is true, false or unknown."""
+    """Yields the series of a node: its address, whether each condition is true, false or unknown, and lost GPUs."""
     name = str(member(item, "metadata", "name") or "")
     for address in list_dicts(member(item, "status", "addresses")):
         if address.get("type") == "InternalIP":
@@ -189,6 +191,16 @@ def describe_node(item: RawObject) -> Iterator[Series]:
             labels = (("condition", str(condition.get("type"))), ("node", name), ("status", status))
             value = float(str(condition.get("status")).lower() == status)
             yield "kube_node_status_condition", labels, value
+
+    if has := _count_gpus(member(item, "status", "capacity")):
+        lost = max(has - _count_gpus(member(item, "status", "allocatable")), 0)
+        yield UNHEALTHY_EVENT, (("message", UNHEALTHY_TEXT), ("node", name)), float(lost)
+
+
+def _count_gpus(resources: Any) -> int:
+    """Returns how many GPUs, and parts of them, a node has or can allocate."""
+    counts = resources.items() if isinstance(resources, dict) else ()
+    return sum(int(str(count)) for name, count in counts if _is_gpu(name) and str(count).isdecimal())
 
 
 def describe_pod(item: RawObject) -> Iterator[Series]:
@@ -217,4 +229,9 @@ def _uses_gpus(spec: Any) -> bool:
         return True
     limits = (member(container, "resources", "limits") for container in list_dicts(member(spec, "containers")))
     names = {name for some in limits if isinstance(some, dict) for name in some}
-    return any(name in GPU_RESOURCES or name.startswith(MIG_RESOURCES) for name in names)
+    return any(map(_is_gpu, names))
+
+
+def _is_gpu(resource: str) -> bool:
+    """Returns whether a resource is a GPU or a part of one."""
+    return resource in GPU_RESOURCES or resource.startswith(MIG_RESOURCES)

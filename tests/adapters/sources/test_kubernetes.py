@@ -15,8 +15,14 @@ from skewscope.adapters.sources import SourceContext, source_kinds
 from skewscope.adapters.sources.common.base import BatchSink
 from skewscope.adapters.sources.common.http_client import FetchError, FetchOptions
 from skewscope.adapters.sources.common.object_mirror import ApiAnswerError, ObjectMirror
-from skewscope.adapters.sources.kubernetes import SERVER, KubernetesSource, KubernetesWatchSettings, read
-from skewscope.engine.model.topology import Topology
+from skewscope.adapters.sources.kubernetes import (
+    SERVER,
+    UNHEALTHY_EVENT,
+    KubernetesSource,
+    KubernetesWatchSettings,
+    read,
+)
+from skewscope.engine.model.topology import Node, Topology
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.loader import catalogue
 from skewscope.kb.yamlfile import parse
@@ -190,6 +196,40 @@ def test_conditions_of_a_node_are_those_that_kube_state_metrics_writes():
     assert found["kube_node_status_condition", "Ready", "gpu-01", "true"] == 0
     assert found["kube_node_status_condition", "GpuThermalWatch", "gpu-01", "true"] == 1
     assert found["node_uname_info", "10.0.0.1", "gpu-01"] == 1
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "lost"),
+    [
+        ({"nvidia.com/gpu": "8", "cpu": "96"}, {"nvidia.com/gpu": "8", "cpu": "95"}, 0),
+        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "7"}, 1),
+        ({"nvidia.com/mig-1g.10gb": "7", "nvidia.com/gpu": "0"}, {"nvidia.com/mig-1g.10gb": "5"}, 2),
+        ({"amd.com/gpu": "8"}, {}, 8),
+        ({"nvidia.com/gpu": "8"}, None, 8),
+        ({"cpu": "96"}, {"cpu": "90"}, None),
+        ({"nvidia.com/gpu": "many"}, {}, None),
+    ],
+)
+def test_gpus_that_a_node_has_and_cannot_allocate_are_unhealthy(capacity, allocatable, lost):
+    item = node("gpu-01")
+    item["status"] |= {"capacity": capacity, "allocatable": allocatable}
+    found = series_of("nodes", item)
+    counts = [value for (name, *_), value in found.items() if name == UNHEALTHY_EVENT]
+    assert counts == ([] if lost is None else [lost])
+
+
+def test_lost_gpus_are_an_event_of_the_node():
+    known = MetricResolver(catalogue(), Topology((Node("gpu-01"),)))
+    source = KubernetesSource(
+        KubernetesWatchSettings("k8s", SERVER, FetchOptions(), 15.0, reports_for=("fleet",)),
+        SourceContext(Topology((Node("gpu-01"),)), known, FakeClock(), trusts_sources=True),
+    )
+    item = node("gpu-01")
+    item["status"] |= {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "7"}}
+    source.nodes.kept["gpu-01"] = tuple(source.nodes.describe(item))
+    batch = source._build_batch(0.0)
+    keys = [batch.columns.keys[number] for number in batch.numbers]
+    assert ("event.kubernetes_gpus_unhealthy", "gpu-01") in {(key.signal, key.entity) for key in keys}
 
 
 @pytest.mark.parametrize(
