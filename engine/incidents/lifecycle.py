@@ -80,10 +80,7 @@ class IncidentLifecycle:
     @property
     def settle_s(self) -> float:
         """Seconds for which a diagnosis has to hold before it is known that nothing else explains it."""
-        if not self.period:
-            return RESTART_S
-        settled = min(SETTLE_SAMPLES * self.period, self.quiet_s)
-        return settled + min(self.delay, self.period) if settled else 0.0
+        return min(SETTLE_SAMPLES * self.period, self.quiet_s) if self.period else RESTART_S
 
     def hold_s(self, incident: IncidentState) -> float:
         """Returns for how many seconds an incident stays open once its evidence has cleared."""
@@ -93,13 +90,14 @@ class IncidentLifecycle:
         """Returns when an open diagnosis settles if it still holds then; infinite once it has.
 
         What has held for long when its evidence holds has left that time for others to be sampled, but for a period: it
-        may have begun just before the first sample that shows it.
+        may have begun just before the first sample that shows it. Samples that come late are waited for.
         """
         if incident.is_settled or not incident.is_open:
             return math.inf
         sampled = max(incident.persistence - self.period, 0.0)
-        latest = incident.since + max(self.settle_s - sampled, 0.0)
-        return min(latest, incident.others_sampled_at + (SETTLE_SAMPLES - 1.0) * self.period)
+        settled = incident.since + max(self.settle_s - sampled, 0.0)
+        late = min(self.delay, self.period) if settled > incident.since else 0.0
+        return min(max(settled, incident.others_sampled_at), settled + late)
 
     def follow_samples(self, t: float, sampling: SampleTimes) -> None:
         """Takes in when samples come: diagnoses wait for those of other places, taken no earlier than their own."""
