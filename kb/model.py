@@ -484,6 +484,8 @@ class Format:
     file: str = ""
 
 
+OTHER_AREA = "other."
+"""Begin of the ids of signals for numbers of which only the words of their names are known."""
 EVENT_PREFIX = "event."
 """Begin of the id of a signal that counts an event."""
 

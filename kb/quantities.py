@@ -21,7 +21,7 @@ _LARGE_COUNT = 1e6
 _TIME_UNITS = ((1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns"))
 _UNIT_NAMES = {"By": "B", "By/s": "B/s", "bit": "bit", "bit/s": "bit/s", "Hz": "Hz", "W": "W", "J": "J"}
 _COUNTED_NOUN = re.compile(r"\{(\w+)\}")
-_TIME_SHARES = {"ns/s": 1e-9, "us/s": 1e-6, "ms/s": 1e-3, "s/s": 1.0}
+TIME_SHARES = {"ns/s": 1e-9, "us/s": 1e-6, "ms/s": 1e-3, "s/s": 1.0}
 """Time per second is a share of the time."""
 _leading_number = re.compile(r"[−\d.,]+")
 _UNIT_SYMBOLS = {"Cel": "°C", "%": "%"}
@@ -31,8 +31,8 @@ def format_value(value: float | None, unit: str, *, share: bool = False, signed:
     """Returns a value with its unit; `share` writes unit '1' in percent, `signed` adds a plus sign to a change."""
     if value is None or math.isnan(value):
         return "unknown"
-    if unit in _TIME_SHARES:
-        value, unit, share = value * _TIME_SHARES[unit], "1", True
+    if unit in TIME_SHARES:
+        value, unit, share = value * TIME_SHARES[unit], "1", True
     if share and unit == "1":
         value = 0.0 if abs(value) < SHARE_EPSILON else value  # rounding errors
         if MAX_PERCENT < value < math.inf:

@@ -28,6 +28,8 @@ CHUNK = 1 << 20
 MAX_LINE = 1 << 16
 MAX_COMMENTS = 50_000
 MAX_FAULTS = 10
+MAX_TYPES_BYTES = 16 << 20
+TYPE_LINE = re.compile(rb"^# TYPE (\S{1,500}) (\w{1,20})", re.MULTILINE)
 INFO_MARK = b"_info{"
 TEXT_BOUNDS = (SERIES, KEY_BYTES, LINES, SAMPLES)
 
@@ -299,6 +301,12 @@ class ExpositionReader:
 def drop_blanks(values: F64) -> F64:
     """Returns values of DCGM, with NaN for those that stand for no value."""
     return np.where(np.isin(values, BLANK_VALUES), np.nan, values)
+
+
+def list_types(stream: ByteStream) -> dict[str, str]:
+    """Returns the types that a text declares, by metric; those in its first 16 MiB."""
+    found = TYPE_LINE.finditer(stream.read(MAX_TYPES_BYTES))
+    return {match[1].decode("utf-8", "replace"): match[2].decode("ascii", "replace") for match in found}
 
 
 def list_series(stream: ByteStream, file: str) -> Iterator[tuple[str, Labels]]:

@@ -303,4 +303,5 @@ READER = InputReader(
     recognise,
     scan=scan,
     explain=explain,
+    has_metrics=True,
 )

@@ -3,8 +3,8 @@
 import os
 import re
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -119,10 +119,16 @@ def _scan_with_guesses(
 ) -> tuple[SeriesScan, Recording, str]:
     """Returns the series of a recording, it with a mapping for inputs of which nothing is known, and a note of that."""
     scan = scan_inputs(raw, MetricResolver(catalogue(), Topology(), raw.mapping), progress)
-    unknown = [one for each in scan.found for one in each.unknown]
-    if raw.mapping.rules or not unknown:
+    if raw.mapping.rules or not any(each.unknown for each in scan.found):
         return scan, raw, ""
-    mapping, note = guess_mapping((metric, dict(pairs)) for metric, pairs in unknown)
+    groups: dict[tuple[bool, bool], list[tuple[str, Mapping[str, str]]]] = defaultdict(list)
+    for each in scan.found:
+        groups[bool(each.series), bool(each.named_by)] += [(metric, dict(pairs)) for metric, pairs in each.unknown]
+    types: dict[str, str] = {}
+    for each in scan.found:
+        types |= reader_of(each.source).list_types(each.source, raw) if each.unknown else {}
+    unknown = [*groups[False, False], *groups[False, True]]
+    mapping, note = guess_mapping(unknown, groups[True, False], groups[True, True], types)
     if not mapping.rules:
         return scan, raw, ""
     guessed = replace(raw, mapping=mapping)

@@ -150,4 +150,5 @@ READER = artefact_reader(
     "JSON of a Grafana panel, or answer of /api/ds/query",
     read_series,
     recognise,
+    has_metrics=True,
 )

@@ -7,15 +7,26 @@ signal together; what was taken is said, and is saved as a mapping file to edit.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import yaml
 
 from skewscope.adapters.mapping.column_names import convert_unit, find_signal_at_end
 from skewscope.adapters.mapping.counter_names import find_counter, find_counter_signal
-from skewscope.adapters.mapping.entities import DEVICE_LABELS
+from skewscope.adapters.mapping.entities import DEVICE_LABELS, NODE_LABELS
 from skewscope.adapters.mapping.name_mapping import PARTS, NameMapping, parse_mapping
 from skewscope.adapters.mapping.names import build_index
+from skewscope.adapters.mapping.number_words import (
+    HELD,
+    NAME_OF_STATE,
+    NumberMeaning,
+    find_bad_state,
+    find_number,
+    split_place,
+)
+from skewscope.engine.model.topology_file import NODE_WITHOUT
 from skewscope.kb.loader import catalogue
+from skewscope.kb.model import OTHER_AREA
 from skewscope.kb.problems import join_names
 
 MAX_GUESSED = 200
@@ -52,11 +63,48 @@ SERVERS = (
     *("envoy_cluster_name", "upstream_cluster", "cluster_name", "deployment", "model_id", "model", "service", "proxy"),
 )
 """Labels by which a gateway or a server tells apart those that answer, the nearest to one of them first."""
+PLACES = (
+    *("pod", "ceph_daemon", "daemon", "queue", "topic", "volume", "vol_name", "volume_id", "filesystem", "disk"),
+    *("database", "bucket", "instance_name", *SERVERS, "deployment", "pool"),
+)
+"""Labels that say what a number is of, the nearest first, whatever their number of values."""
+NO_PLACES = frozenset(
+    (
+        *OUTCOMES,
+        *NAME_OF_STATE,
+        *(
+            "le",
+            "quantile",
+            "uid",
+            "namespace",
+            "version",
+            "type",
+            "mode",
+            "method",
+            "path",
+            "resource",
+            "unit",
+            "image",
+        ),
+        *("container_id", "image_id", "ip", "host_ip", "user", "hashed_api_key", "alertname", "partition", "metric"),
+        *("node", "job", *NODE_LABELS),
+    )
+)
+"""Labels that say no place."""
+HEX = re.compile(r"[0-9a-f]{16,}")
+ALONE = "-"
+"""In place of the label of a place: there is none, and other metrics have one."""
+COUNTED = ("other.errors", "other.duration")
+STATE, FAULT = "other.state", "other.fault"
 URL = re.compile(r"(?P<begin>https?://)[\w.-]+(?P<end>(?::\d{1,5})?(?:/[\w./-]{0,50})?)")
 PERC = re.compile(r"_perc$")
 RATIO = "1"
 SHARE = (0.0, 1.0)
 """The range of a signal that is a share."""
+
+
+GuessKey = tuple[str, tuple[tuple[str, str], ...]]
+"""A metric, and labels that its series have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +117,31 @@ class GuessedName:
     """Of its values, '' where it is that of the signal."""
     labels: tuple[tuple[str, str], ...] = ()
     """Labels with the values that the series has."""
+    entity: tuple[tuple[str, str], ...] = ()
+    """Labels that it gets."""
     part: int = 0
     """How much of what the signal counts, as in `CounterMeaning`."""
 
 
-def guess_mapping(series: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[NameMapping, str]:
+def guess_mapping(
+    series: Iterable[tuple[str, Mapping[str, str]]],
+    others: Iterable[tuple[str, Mapping[str, str]]] = (),
+    placed: Iterable[tuple[str, Mapping[str, str]]] = (),
+    types: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[NameMapping, str]:
     """Returns a mapping for series of unknown metrics by the words of their names, and a note of what was taken.
 
     Args:
-        series: metric and labels of each.
+        series: metric and labels of each, of inputs of which nothing is known.
+        others: the same of inputs of which something is known; what these measure is known by other names.
+        placed: the same of inputs that are all of one place.
+        types: types that are declared, by metric.
     """
     seen = list(series)
+    counters = frozenset(metric for metric, type_ in types.items() if type_ == "counter")
+    guessed = {**_guess_numbers(list(others), counters), **_guess_numbers(list(placed), counters, are_placed=True)}
     metrics = {metric for metric, _ in seen}
-    guessed: dict[tuple[str, tuple[tuple[str, str], ...]], GuessedName] = {}
+    taken = set[str]()
     server, servers = _find_server_label([labels for _, labels in seen])
     for metric, labels in seen:
         one = _guess(metric, labels, metrics)
@@ -89,12 +149,16 @@ def guess_mapping(series: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[Name
             one = replace(one, labels=(*one.labels, (server, servers)))
         if one is not None and len(guessed) < MAX_GUESSED:
             guessed.setdefault((one.metric, one.labels), one)
+            taken.add(metric)
+    rest = [(metric, labels) for metric, labels in seen if metric not in taken]
+    for key, one in _guess_numbers(rest, counters).items():
+        guessed.setdefault(key, one)
     if not guessed:
         return NameMapping(), ""
     # A rule that reads labels comes before that of the whole metric.
     ordered = sorted(_keep_wholes(list(guessed.values())), key=lambda one: (one.metric, not one.labels, one.labels))
     shown = join_names(sorted({f"{one.metric} = {one.signal}" for one in ordered}), MAX_SHOWN)
-    note = f"no metric of it is known: taken by the words of their names: {shown}; --mapping FILE says otherwise"
+    note = f"metrics that are not known are taken by the words of their names: {shown}; --mapping FILE says otherwise"
     return parse_mapping(_render(ordered), "the guessed mapping", catalogue()), note
 
 
@@ -119,7 +183,7 @@ def _keep_wholes(guessed: Sequence[GuessedName]) -> Iterator[GuessedName]:
     least: dict[str, int] = {}
     for one in guessed:
         least[one.signal] = min(one.part, least.get(one.signal, one.part))
-    yield from (one for one in guessed if one.part == least[one.signal])
+    yield from (one for one in guessed if one.part == least[one.signal] or one.signal.startswith(OTHER_AREA))
 
 
 def _render(guessed: Sequence[GuessedName]) -> str:
@@ -129,6 +193,7 @@ def _render(guessed: Sequence[GuessedName]) -> str:
             **({"labels": dict(one.labels)} if one.labels else {}),
             "signal": one.signal,
             **({"unit": one.unit} if one.unit else {}),
+            **({"entity": dict(one.entity)} if one.entity else {}),
         }
         for one in guessed
     ]
@@ -201,6 +266,94 @@ def _guess_request_counter(metric: str, end: str, labels: Mapping[str, str]) -> 
     return GuessedName(
         metric, "serve.success", labels=(outcome,) if outcome else (), part=int(not is_served and not outcome)
     )
+
+
+def _guess_numbers(
+    series: Sequence[tuple[str, Mapping[str, str]]], counters: Collection[str], *, are_placed: bool = False
+) -> dict[GuessKey, GuessedName]:
+    """Returns the numbers of which only the words of their names are known.
+
+    Args:
+        series: metric and labels of each.
+        counters: metrics that are declared as such.
+        are_placed: whether the place of others of their input is theirs.
+    """
+    metrics = {split_place(metric)[0] for metric, _ in series}
+    places = {} if are_placed else find_place_labels(series)
+    found: dict[GuessKey, GuessedName] = {}
+    for metric, labels in series:
+        one = _guess_number(metric, labels, metrics, places.get(metric, ""))
+        # What only grows is no level; what is counted may be errors.
+        one = None if one is not None and metric in counters and one.signal not in COUNTED else one
+        if one is not None and len(found) < MAX_GUESSED:
+            found.setdefault((one.metric, one.labels), one)
+    return found
+
+
+def _guess_number(metric: str, labels: Mapping[str, str], metrics: Collection[str], place: str) -> GuessedName | None:
+    """Returns a number of which only the words of its name are known, as a signal `other.*`; None for none.
+
+    Args:
+        metric: its name.
+        labels: those of the series.
+        metrics: all names, without places in them.
+        place: the label that says what it is of; ALONE where only others have one, '' where none has.
+    """
+    own, host = split_place(metric)
+    base, is_histogram = _base_of(own, metrics)
+    state = find_bad_state(labels) if not TOTAL.search(own) else None
+    meaning = NumberMeaning(FAULT) if state else find_number(base, is_histogram=is_histogram)
+    if meaning is None or not _is_plain(metric) or (meaning.signal == STATE and not _is_held(labels)):
+        return None
+    fixed = [state] if state else [("condition", labels["condition"])] if "condition" in labels else []
+    read = (
+        *((place, "{node}"),) * (place not in ("", ALONE)),
+        *((name, value) for name, value in fixed if _is_plain(value)),
+    )
+    signal = catalogue().signals[meaning.signal]
+    unit = "" if convert_unit(meaning.unit or signal.unit, signal.unit) in (1.0, None) else meaning.unit
+    called = " ".join([base, *(value for _, value in fixed)])
+    # Beside what has a place of its own, the program itself is one.
+    is_alone = place == ALONE and not any(labels.get(name) for name in NODE_LABELS)
+    host = host or (SEPARATORS.split(metric)[0] if is_alone else "")
+    entity = (("metric", called), *((("node", host),) if host else ()))
+    return GuessedName(base if is_histogram and not host else metric, meaning.signal, unit, read, entity)
+
+
+def _is_held(labels: Mapping[str, str]) -> bool:
+    """Returns whether a series of several, one for each value of a condition, is that of the good one."""
+    return labels.get("condition", "true").lower() in HELD
+
+
+def find_place_labels(series: Sequence[tuple[str, Mapping[str, str]]]) -> dict[str, str]:
+    """Returns by metric the label that says what each series of it is of, where no host does.
+
+    It is the label with the most values, of those that are names; a pod rather than its container.
+    """
+    values: dict[str, dict[str, set[str]]] = {}
+    for metric, labels in series:
+        for name, value in labels.items():
+            values.setdefault(metric, {}).setdefault(name, set()).add(value)
+    every: dict[str, set[str]] = {}
+    for each in values.values():
+        for name, some in each.items():
+            every.setdefault(name, set()).update(some)
+    if any(len(every.get(name, ())) > 1 for name in NODE_LABELS):
+        return {}
+    usable = {name: len(some) for name, some in every.items() if all(map(_is_name, some)) and name not in NO_PLACES}
+    ranked = sorted(
+        usable, key=lambda name: (name not in PLACES, -usable[name], PLACES.index(name) if name in PLACES else 0)
+    )
+    found = {}
+    for metric, own in values.items():
+        place = next((name for name in ranked if name in own and (usable[name] > 1 or name in PLACES)), "")
+        found[metric] = place
+    return {metric: place or ALONE for metric, place in found.items()} if any(found.values()) else {}
+
+
+def _is_name(text: str) -> bool:
+    """Returns whether a value of a label may be the name of a place."""
+    return _is_plain(text) and not set(text) & set(NODE_WITHOUT) and not HEX.fullmatch(text)
 
 
 def _is_plain(text: str) -> bool:

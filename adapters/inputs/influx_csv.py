@@ -104,4 +104,5 @@ READER = artefact_reader(
     "CSV of InfluxDB (Flux) or Telegraf",
     read_series,
     recognise,
+    has_metrics=True,
 )

@@ -27,6 +27,12 @@ def scan(source: Input, recording: Recording) -> Iterator[tuple[str, dict[str, s
             yield metric, dict(labels)
 
 
+def list_types(source: Input, recording: Recording) -> dict[str, str]:
+    """Returns the types that a file declares, by metric."""
+    with open_stream(recording.resolve_path(source.path)) as stream:
+        return openmetrics.list_types(stream)
+
+
 def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
     """Returns the samples of the file.
 
@@ -45,4 +51,5 @@ READER = InputReader(
     recognise,
     scan=scan,
     has_metrics=True,
+    list_types=list_types,
 )

@@ -29,7 +29,7 @@ MIN_COUNTERS = 4
 MIN_SHARED = 0.8
 """...and share of the series that both have."""
 COUNTER = re.compile(rb"_(?:total|count|sum|bucket)(?:\{|$)")
-TYPE = re.compile(rb"# TYPE (\S+) counter\s*$")
+TYPE = re.compile(rb"# TYPE (\S+) (counter|gauge)\s*$")
 CLOCK = re.compile(r"(?<!\d)([01]\d|2[0-3])[-_:.hH]?([0-5]\d)(?:[-_:.mM]?([0-5]\d))?(?!\d)")
 
 
@@ -81,18 +81,24 @@ def _count_page(source: Input, recording: Recording) -> CountedPage | None:
         written = path.stat().st_mtime
     except (InputError, OSError):
         return None
-    values, counters = dict[bytes, float](), set[bytes]()
+    values, types = dict[bytes, float](), dict[bytes, bytes]()
     for line in text.splitlines():
         if match := TYPE.match(line):
-            counters.add(match[1])
+            types[match[1]] = match[2]
         elif line[:1] != b"#":
             key, _, value = line.rstrip().rpartition(b" ")
             try:
                 values[key] = float(value)
             except ValueError:
                 continue
-    counted = {key: value for key, value in values.items() if COUNTER.search(key) or key.partition(b"{")[0] in counters}
+    counted = {key: value for key, value in values.items() if _is_counter(key, types)}
     return CountedPage(source, written, frozenset(values), counted)
+
+
+def _is_counter(key: bytes, types: Mapping[bytes, bytes]) -> bool:
+    """Returns whether a series counts, by its type, or else by its name."""
+    declared = types.get(key.partition(b"{")[0])
+    return declared == b"counter" if declared else bool(COUNTER.search(key))
 
 
 def _chain(pages: Sequence[CountedPage]) -> Iterator[list[CountedPage]]:

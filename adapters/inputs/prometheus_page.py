@@ -7,6 +7,7 @@ written, or that of the input's label `start` (seconds since 1970).
 import math
 from collections.abc import Iterator
 
+from skewscope.adapters.formats import openmetrics
 from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS, ExpositionReader, list_series
 from skewscope.adapters.formats.openmetrics_grammar import looks_like_exposition
@@ -35,6 +36,12 @@ def scan(source: Input, recording: Recording) -> Iterator[tuple[str, dict[str, s
     with open_stream(recording.resolve_path(source.path), MAX_PAGE_BYTES) as stream:
         for metric, labels in list_series(stream, recording.display_path(source.path)):
             yield metric, dict(labels)
+
+
+def list_types(source: Input, recording: Recording) -> dict[str, str]:
+    """Returns the types that a file declares, by metric."""
+    with open_stream(recording.resolve_path(source.path)) as stream:
+        return openmetrics.list_types(stream)
 
 
 def read(source: Input, recording: Recording, registry: SeriesRegistry, names: MetricResolver) -> Block:
@@ -75,4 +82,5 @@ READER = InputReader(
     recognise,
     scan=scan,
     has_metrics=True,
+    list_types=list_types,
 )

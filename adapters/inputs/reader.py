@@ -73,7 +73,9 @@ class InputReader:
     keeps_prompts: bool = False
     """Whether it gets what was typed at a shell, which may name the host or what an output is of."""
     has_metrics: bool = False
-    """Whether the names of its series are metrics of an exporter, whose words say what they are."""
+    """Whether the words of the names of its series say what they are, where none is known."""
+    list_types: "Callable[[Input, Recording], Mapping[str, str]]" = lambda _source, _recording: {}
+    """Returns the types that it declares, by metric."""
     is_yearless: bool = False
     """Whether its times have no year."""
     log_marks: tuple[bytes, ...] = ()

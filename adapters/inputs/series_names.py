@@ -15,6 +15,7 @@ from skewscope.adapters.inputs.file_origin import join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries
 from skewscope.adapters.mapping.column_names import convert_unit, find_signal, find_signal_at_end, split_name
 from skewscope.adapters.mapping.names import build_index
+from skewscope.adapters.mapping.number_words import find_number, find_unit_of
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.loader import catalogue
 from skewscope.kb.model import Signal
@@ -98,7 +99,20 @@ def name_series(name: str, values: F64, context: SeriesContext) -> NamedSeries:
     named = _by_words(own, labels, values, context) or _by_parts(own, labels, values, context)
     if named is None and context.title:
         named = _by_words(context.title, {**_place(own), **labels}, values, context)
-    return named or _by_end(own, labels, values, context) or NamedSeries(whole, {})
+    return named or _by_end(own, labels, values, context) or _by_number(whole, context)
+
+
+def _by_number(name: str, context: SeriesContext) -> NamedSeries:
+    """Returns a series that no signal means, with the title of its panel where its name is a place only."""
+    title = _with_unit(context.title, context.unit)
+    if title and HOST.fullmatch(name) and find_number(title) and not find_number(name):
+        return NamedSeries(title, {"node": name})
+    return NamedSeries(_with_unit(name, context.unit), {})
+
+
+def _with_unit(name: str, unit: str) -> str:
+    """Returns a name with the unit of its values, where it says none itself."""
+    return f"{name} ({unit})" if unit and not find_unit_of(name) else name
 
 
 def _by_end(name: str, labels: Mapping[str, str], values: F64, context: SeriesContext) -> NamedSeries | None:
@@ -124,7 +138,7 @@ def find_parts(name: str) -> tuple[str, str] | None:
     for begin, end in spans if len(words) <= MAX_WORDS else ():
         what, rest = " ".join(words[begin:end]).strip(" -:,()"), [*words[:begin], *words[end:]]
         place = " ".join(rest).strip(" -:,()")
-        if _is_place(place) and (is_known_metric(what) or find_titled_signal(what)):
+        if _is_place(place) and (is_known_metric(what) or find_titled_signal(what) or find_number(what)):
             return what, place
     # Host, metric and number of a GPU, as CloudWatch joins dimensions.
     if (joined := HOST_METRIC_GPU.fullmatch(name)) and is_known_metric(joined["metric"]):
@@ -141,7 +155,7 @@ def _is_place(text: str) -> bool:
 def _by_parts(name: str, labels: Mapping[str, str], values: F64, context: SeriesContext) -> NamedSeries | None:
     """Returns the series of a name that is a signal or a metric with a place before or behind; None for another one."""
     parts = find_parts(name)
-    if parts is None:
+    if parts is None or (not is_known_metric(parts[0]) and not find_titled_signal(parts[0])):
         return None
     what, place = parts
     own = {**_place(place), **labels}

@@ -33,6 +33,8 @@ from skewscope.kb.problems import InputError, NothingKnownError
 
 TEXT_KIND = "text"
 """The kind that reads any text."""
+MAX_REREAD_BYTES = 32 << 20
+"""Of an input with known series; of a larger one, names that are not known are not worth another reading."""
 SELF_PLACED = frozenset(("pod", "rank", "group", "replica"))
 """Labels that place a series without a host."""
 
@@ -52,7 +54,7 @@ class ScannedInput:
     run: str = ""
     """The run that its ranks are of, where another input has the same ranks."""
     unknown: Sequence[tuple[str, Labels]] = ()
-    """Metric and labels of its series that no signal has, where it has no others."""
+    """Metric and labels of its series that no signal has, where the words of their names may say what they are."""
 
     @property
     def folder(self) -> str:
@@ -171,7 +173,8 @@ def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan
     scan.unknown += Counter(metric for metric, _ in unknown)
     scan.known += len(found)
     placed = _place_input(ScannedInput(source, found), static.get(ORIGIN_LABEL, ""))
-    placed.unknown = unknown if reader_of(source).has_metrics and not found else ()
+    is_small = not found or input_size(recording, source) <= MAX_REREAD_BYTES
+    placed.unknown = unknown if reader_of(source).has_metrics and is_small else ()
     recording.kept.follow(source, placed.source)
     scan.found.append(placed)
 

@@ -33,6 +33,7 @@ from skewscope.adapters.inputs.series_names import (
 from skewscope.adapters.inputs.table_layout import LABEL_COLUMNS, is_time_name
 from skewscope.adapters.inputs.training_steps import find_job
 from skewscope.adapters.mapping.column_names import find_signal_at_end, is_epoch
+from skewscope.adapters.mapping.number_words import find_number
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
@@ -145,7 +146,8 @@ def _find_signal(name: str) -> str:
 def _is_titled(others: Sequence[str], file: str) -> bool:
     """Returns whether the name of the file says what plain legends are of."""
     plain = not any(is_known_metric(each) or find_titled_signal(each) or each in LABEL_COLUMNS for each in others)
-    return plain and bool(find_titled_signal(find_title(file)))
+    title = find_title(file)
+    return plain and bool(find_titled_signal(title) or find_number(title))
 
 
 @dataclass
@@ -314,4 +316,5 @@ READER = artefact_reader(
     "CSV of a chart, as Grafana, Weights & Biases and MLflow export it",
     read_series,
     recognise,
+    has_metrics=True,
 )

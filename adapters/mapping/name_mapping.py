@@ -23,9 +23,9 @@ MAX_RULES = 10_000
 MAX_PATTERN = 500
 ENTITY_FIELDS = (
     *("node", "gpu", "uuid", "port", "device", "group", "rank", "member", "replica", "pool", "peer", "link"),
-    *("instance", "pod", "model_name", "engine", "priority", "direction", "cpu", "le"),
+    *("instance", "pod", "model_name", "engine", "priority", "direction", "cpu", "le", "metric"),
 )
-"""Labels that placeholders may fill: they name the entity, or a part of it."""
+"""Labels that placeholders may fill: they name the entity, a part of it, or what a number of `other.*` is called."""
 PARTS = ("_bucket", "_sum", "_count")
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 

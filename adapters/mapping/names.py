@@ -61,9 +61,10 @@ BY_WORKLOAD = frozenset(("amd_dme", "dcgm", "gaudi_exporter", "kube_state_metric
 PACKET_RANK, CANONICAL_RANK = -1, 0
 
 NAME_PATTERN = re.compile(
-    r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>[^{}]*)\})?(?:\[(?P<part>bucket|sum|count)\])?"
+    r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>[^{}]*)\})?(?:\[(?P<part>bucket|sum|count|plus)\])?"
 )
-"""A metric, perhaps with labels, and perhaps the part of a histogram that it is by another name."""
+"""A metric, perhaps with labels, and perhaps the part of a histogram that it is by another name, or that it adds to the
+names before."""
 PLACEHOLDER = re.compile(r"<([PN])>")
 PLACEHOLDER_VALUES = {"P": range(8), "N": range(256)}
 HISTOGRAM_PARTS = ("bucket", "sum", "count")
@@ -94,6 +95,8 @@ ORIGIN_LABELS = frozenset(
         *("driver_version", "deployment_mode", *DEVICE_LABELS, *GPU_LABELS),
     )
 )
+SCRAPE_LABELS = frozenset(("job", "node", "endpoint", "prometheus", "instance", *NODE_LABELS))
+"""Those of the scrape target alone."""
 DIRECTIONS = {"tx": "tx", "rx": "rx", "transmit": "tx", "receive": "rx", "out": "tx", "in": "rx"}
 
 
@@ -390,7 +393,9 @@ def build_selector(origin: MetricMapping, kind: str, own: Mapping[str, str], eve
         if value := rest.pop(label, ""):
             parts.append(_escape(value if value.startswith(start) else start + value))
     bound = rest.pop("le", "")
-    ignored = (ORIGIN_LABELS | {"instance"}) - (identity_labels(every) if kind == "replica" else frozenset())
+    # Of a number that is known by its name only, any label may tell its series apart.
+    ignored = SCRAPE_LABELS if "metric" in rest else ORIGIN_LABELS | {"instance"}
+    ignored -= identity_labels(every) if kind == "replica" else frozenset()
     parts += [
         _escape(f"{label}={value}")
         for label, value in sorted(rest.items())
@@ -455,7 +460,7 @@ def _signal_mappings(signal: Signal) -> Iterator[tuple[str, MetricMapping]]:
         for raw in names:
             # Whoever reports an event: none of them stands for the others. Parts of a histogram with names of their own
             # are one histogram.
-            rank += not (signal.id.startswith(EVENT_PREFIX) or str(raw).endswith("[count]"))
+            rank += not (signal.id.startswith(EVENT_PREFIX) or str(raw).endswith(("[count]", "[plus]")))
             written = (
                 ethtool_metric(str(raw)) if exporter == "ethtool" else str(raw) if exporter in PAGE_EXPORTERS else ""
             )
@@ -476,6 +481,9 @@ def _name_mappings(
     where = tuple(_parse_matcher(text) for text in (match["labels"] or "").split(",") if text)
     scale = signal.scale.get(exporter, implied_scale(match["name"], signal.unit))
     origin = MetricMapping(signal.id, signal.entity, rank, scale, exporter, token, "", where)
+    if match["part"] == "plus":
+        yield match["name"], origin._replace(token=match["name"].rpartition(":")[2])
+        return
     if part := match["part"]:
         yield match["name"], origin._replace(part=part, scale=scale if part == "sum" else 1.0)
         return

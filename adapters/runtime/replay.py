@@ -29,6 +29,7 @@ from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.parameters import MIN_PAST
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.loader import catalogue
+from skewscope.kb.model import OTHER_AREA
 from skewscope.kb.problems import InputError, Problem
 
 if TYPE_CHECKING:  # readers begin before the engine is imported, which takes as long as reading seconds of a capture
@@ -89,7 +90,8 @@ class ReplayResult:
 
         Half of the signals have to be judged, for a while.
         """
-        judged = set(self.judged) & set(self.signals)
+        # Of what is known by the words of its name only, silence says little.
+        judged = {id_ for id_ in {*self.judged} & {*self.signals} if not id_.startswith(OTHER_AREA)}
         is_judged = self.is_watched and bool(judged) and 2 * len(judged) >= len(self.signals)
         return is_judged and not self.unread and not self.doubts
 

@@ -35,7 +35,7 @@ from skewscope.engine.incidents.state import (
     to_incident,
 )
 from skewscope.engine.incidents.symptom import SymptomState
-from skewscope.engine.model.finding import FindingBatch
+from skewscope.engine.model.finding import Finding, FindingBatch, FindingKey
 from skewscope.engine.model.incident import Advice, Explanation, Incident, IncidentChange
 from skewscope.engine.model.locality import Entity, LocalityIndex, NeighbourIndex
 from skewscope.engine.model.topology import GonePlaces, Topology
@@ -165,7 +165,7 @@ class IncidentTracker:
         self._step_alerts(t, verdicts)
         self._revision += self._lifecycle.expire_recent(t)
         found = (one for batch in others for one in batch if not (self._gone and self._gone.has(one.place)))
-        self._by_findings.step(t, {one.key: one for one in found})
+        self._by_findings.step(t, _keep_worst(found))
         self._explain_symptoms(t)
         self._compare_symptoms(t)
         return self._lifecycle.take_changes()
@@ -417,3 +417,12 @@ def _is_likely_root(incident: DiagnosisState) -> bool:
 
 def _derived_diagnoses(conclusions: Iterable[Conclusion]) -> list[DerivedDiagnosis]:
     return [DerivedDiagnosis(c.diagnosis, c.subject, c.entity, c.policy, c.hash) for c in conclusions if c.diagnosis]
+
+
+def _keep_worst(findings: Iterable[Finding]) -> dict[FindingKey, Finding]:
+    """Returns the findings by their keys; of several series of a signal at a place, the worst counts."""
+    kept: dict[FindingKey, Finding] = {}
+    for one in findings:
+        if one.key not in kept or one.size > kept[one.key].size:
+            kept[one.key] = one
+    return kept

@@ -17,6 +17,7 @@ from skewscope.engine.model.parameters import LEARNING_RATE, MISSED, TAIL
 from skewscope.engine.model.tick import NewSamples
 from skewscope.engine.model.topology import Group, Topology
 from skewscope.engine.symptoms.gpu_peers import MAX_SET_SIZE, groups_by_member, peer_sets_of_gpu
+from skewscope.engine.symptoms.own_numbers import name_signal, own_name, stem
 from skewscope.engine.symptoms.relations import CellRelations, relate_cells
 from skewscope.engine.symptoms.roles import LOADED_ROLES, UNCOMPARED_ROLES, judged_signals
 from skewscope.engine.symptoms.samples import (
@@ -27,7 +28,7 @@ from skewscope.engine.symptoms.samples import (
     SignalRows,
     last_part,
 )
-from skewscope.kb.model import Judgement, Signal
+from skewscope.kb.model import OTHER_AREA, Judgement, Signal
 
 MAX_CELLS = 250_000
 """computing: so many series are judged, those that say most about work first; the coverage names those left out."""
@@ -174,7 +175,7 @@ class JudgedCells:
             some = new[:room]
             if len(some):
                 self._known[series[some]] = True
-                self.signals += [signal] * len(some)
+                self.signals += [name_signal(signal, selector)] * len(some)
                 self.selectors += [selector] * len(some)
                 self.places += [self._entity(kind, names[n]) for n in some.tolist()]
                 yield series[some].astype(np.intp)
@@ -268,6 +269,13 @@ class JudgedCells:
             return {("group", name) for name in self._groups_of_node.get(place.name, ())}
         replica = self.replica_of(cell) if place.kind == "node" else place.name
         return {("pool", pool.name) for pool in self.topology.pools if replica in pool.replicas}
+
+    def siblings_of(self, cell: int) -> tuple[str, ...]:
+        """Returns what the cells of one signal at one node have in common; of a number of `other.*`, its name."""
+        id_, place = self.signals[cell].id, self.places[cell].name
+        if id_.startswith(OTHER_AREA):
+            return id_, own_name(self.selectors[cell]), stem(place)
+        return id_, place.partition("/")[0]
 
     def subject(self, cell: int) -> tuple[Signal, Entity]:
         """Returns the signal and the place of a cell."""

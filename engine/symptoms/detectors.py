@@ -17,7 +17,10 @@ from skewscope.engine.symptoms.capacity_falls import CapacityFalls, LoadedCapaci
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.errors import ErrorBursts
 from skewscope.engine.symptoms.events import EventReports
+from skewscope.engine.symptoms.exhaustion import Exhaustion
+from skewscope.engine.symptoms.few_readings import FewReadings
 from skewscope.engine.symptoms.growing_steps import GrowingSteps
+from skewscope.engine.symptoms.held_back import HeldBack
 from skewscope.engine.symptoms.idle_paths import IdlePaths
 from skewscope.engine.symptoms.limits import Limits
 from skewscope.engine.symptoms.odd_siblings import OddSiblings
@@ -65,6 +68,9 @@ class SeriesDetectors:
             PoolChanges(cells, pools),
             Limits(cells),
             OddSiblings(cells),
+            FewReadings(cells),
+            Exhaustion(cells),
+            HeldBack(cells),
             LoadedCapacity(cells),
             RequestShares(cells, pools),
             self.silences,

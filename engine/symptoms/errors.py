@@ -7,7 +7,7 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
 from skewscope.engine.model.finding import PAST, Finding
-from skewscope.engine.model.parameters import BURST_S, EPISODE_S, HALF, MAJORITY, QUANTILE, RESTART_S
+from skewscope.engine.model.parameters import BURST_S, EPISODE_S, HALF, MAJORITY, MIN_PAST, QUANTILE, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
@@ -19,6 +19,8 @@ class ErrorBursts(SeriesDetector):
         "_score": 0.0,
         "_usual": 0.0,
         "_is_burst": False,
+        "_quiet": 0,
+        "_run": 0,
     }
     _first: F64
     _time: F64
@@ -27,6 +29,10 @@ class ErrorBursts(SeriesDetector):
     _score: F64
     _usual: F64
     _is_burst: Mask
+    _quiet: Index
+    """Of readings that are far apart, in which what lasts some seconds is one: those in a row without an error..."""
+    _run: Index
+    """...and those after them, each with some."""
 
     def judges(self, cell: int) -> bool:
         """Returns whether a cell counts errors or losses."""
@@ -52,7 +58,8 @@ class ErrorBursts(SeriesDetector):
         self._since[at[begins]] = time[begins]
         self._rate[at[grew]] = rate[grew]
         observed = time - self._first[at]
-        self._is_burst[at] |= (self._score[at] >= 1 + HALF) & (self._usual[at] <= 1 - QUANTILE) & (observed >= BURST_S)
+        begun = (self._score[at] >= 1 + HALF) & (self._usual[at] <= 1 - QUANTILE) & (observed >= BURST_S)
+        self._is_burst[at] |= begun | self._begins_slowly(at, grew, passed >= BURST_S)
         over = self._score[at] < 1 / np.e
         self._is_burst[at[over]] = False
         self._since[at[over]] = np.nan
@@ -60,6 +67,15 @@ class ErrorBursts(SeriesDetector):
         # In a shorter memory one sample of 30 s with an error would make errors usual.
         weight = 1 - np.exp(-passed[quiet] / (MAJORITY * EPISODE_S))
         self._usual[at[quiet]] += weight * (grew[quiet] - self._usual[at[quiet]])
+
+    def _begins_slowly(self, at: Index, grew: Mask, is_apart: Mask) -> Mask:
+        """Takes in readings that are far apart; returns [k] which series have errors in each after none in many."""
+        some, grew = at[is_apart], grew[is_apart]
+        is_over = ~grew & (self._run[some] > 0)
+        self._quiet[some] = np.where(grew, self._quiet[some], np.where(is_over, 1, self._quiet[some] + 1))
+        self._run[some] = np.where(grew, self._run[some] + 1, 0)
+        begins: Mask = is_apart & (self._run[at] >= RUN) & (self._quiet[at] >= MIN_PAST)
+        return begins
 
     def _whole_times(self, cells: Index) -> F64:
         """Returns [k] the newest sample in seconds of what some cells are a part of; infinite where it is not known."""

@@ -27,6 +27,8 @@ class StateChanges(SeriesDetector):
     def __init__(self, cells: JudgedCells) -> None:
         super().__init__(cells)
         self._nominal, self._bits, self._begins = np.empty(0), np.empty(0, bool), np.empty(0, bool)
+        self._is_low: Mask = np.empty(0, bool)
+        """Whether only less than the good value is bad: two that are up are as good as one."""
         self._changes: dict[int, list[float]] = {}
         """Times of the last changes of those that ever changed, seconds."""
 
@@ -41,6 +43,7 @@ class StateChanges(SeriesDetector):
         self._nominal = np.array([float(one.nominal or 0.0) for one in judged])
         self._bits = np.array([cells.signals[cell].type == "bitmask" for cell in self.at.tolist()], bool)
         self._begins = np.array([one.bad == "begins" for one in judged], bool)
+        self._is_low = np.array([one.bad == "down" for one in judged], bool) & ~self._bits
 
     def judged_cells(self) -> Index:
         """Returns the cells that have been good."""
@@ -54,6 +57,7 @@ class StateChanges(SeriesDetector):
         masks = np.where((value >= 0) & (value < np.iinfo(np.int64).max), value, 0.0).astype(np.int64)
         bits = masks & ~self._nominal[at].astype(int)
         bad = np.where(self._bits[at], bits != 0, value != self._nominal[at])
+        bad &= ~self._is_low[at] | (value < self._nominal[at])
         good = ~bad
         was_bad = self._bad_count[at] > 0
         self._was_good[at[good]] = True
@@ -81,9 +85,7 @@ class StateChanges(SeriesDetector):
 
     def _has_good_siblings(self) -> Mask:
         """Returns [state] whether all others of its signal at its node are good, and at least some."""
-        names = [
-            (self.cells.signals[cell].id, self.cells.places[cell].name.partition("/")[0]) for cell in self.at.tolist()
-        ]
+        names = [self.cells.siblings_of(cell) for cell in self.at.tolist()]
         good, all_ = (
             Counter(name for name, is_good in zip(names, self._was_good.tolist(), strict=True) if is_good),
             Counter(names),

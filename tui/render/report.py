@@ -169,9 +169,11 @@ def too_little_sentence(outcome: "ReplayResult") -> str:
 
 
 def _doubt(low: "Finding") -> str:
-    """Returns what is low, and why that is not judged."""
+    """Returns what may be bad, and why that is not judged."""
     should, is_ = (format_value(each, low.unit) for each in (low.reference, low.value))
     named = f"{low.what.name} of {low.place.name}"
+    if low.direction == "up":
+        return f"{named} is {is_} from the beginning on; whether that is normal is not known"
     if low.pattern == PEERS:
         return f"{named} is {is_} at most, {should} at its peers with no more use; it counts where there is much to do"
     return (

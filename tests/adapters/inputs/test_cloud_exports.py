@@ -135,3 +135,43 @@ def test_a_name_is_divided_into_what_and_where(name, parts):
 
 def test_a_name_without_a_signal_stays_as_it_is():
     assert name_series("max of something", np.array([1.0]), SeriesContext()).metric == "max of something"
+
+
+GOOGLE = {
+    "timeSeries": [
+        {
+            "metric": {
+                "type": "compute.googleapis.com/instance/disk/throttled_read_ops_count",
+                "labels": {"device_name": "d2"},
+            },
+            "resource": {"type": "gce_instance", "labels": {"instance_id": "441"}},
+            "metricKind": "DELTA",
+            "points": [
+                {"interval": {"endTime": f"2026-10-06T09:0{minute}:00Z"}, "value": {"int64Value": "7"}}
+                for minute in (3, 2, 1)
+            ],
+        }
+    ]
+}
+AZURE = {
+    "value": [
+        {
+            "id": "/subscriptions/0/virtualMachines/nd-3/providers/Microsoft.Insights/metrics/x",
+            "name": {"value": "Data Disk IOPS Consumed Percentage"},
+            "timeseries": [{"data": [{"average": 100.0, "timeStamp": "2026-10-06T09:00:00Z"}], "metadatavalues": []}],
+            "type": "Microsoft.Insights/metrics",
+            "unit": "Percent",
+        }
+    ]
+}
+
+
+def test_series_of_google_and_azure(tmp_path):
+    for name, document, metric, labels, values in (
+        ("g", GOOGLE, "instance_disk_throttled_read_ops_count_total", (("disk", "d2"),), [7.0, 14.0, 21.0]),
+        ("a", AZURE, "Data Disk IOPS Consumed Percentage", (("node", "nd-3"),), [100.0]),
+    ):
+        text = json.dumps(document)
+        (tmp_path / f"{name}.json").write_text(text)
+        assert find_kind(tmp_path / f"{name}.json") == "cloud-series"
+        assert read("cloud-series", text) == {(metric, labels): values}

@@ -20,7 +20,7 @@ TAKEN = {
 }
 LEFT = (
     *("db_connections_active", "process_virtual_memory_max_bytes", "go_goroutines", "acme_gpu_utilization"),
-    *("acme_pending", "scrape_duration_seconds", "acme_requests", "kv_cache_usage_bytes"),
+    *("acme_total", "scrape_duration_seconds", "acme_requests", "kv_cache_usage_bytes"),
 )
 
 
@@ -55,7 +55,8 @@ def test_counters_of_a_device_are_taken_whole_and_only_with_its_name():
     mapping, _ = guess_mapping((metric, {"device": "eth0"}) for metric in names)
     assert sorted(rule.signal for rule in mapping.rules) == ["port.rx_netdev_drops", "port.rx_netdev_packets"]
     assert names[2] not in mapping.text
-    assert guess_mapping((metric, {"host": "n0"}) for metric in names) == guess_mapping([])
+    mapping, _ = guess_mapping((metric, {"host": "n0"}) for metric in names)
+    assert {rule.signal for rule in mapping.rules} == {"other.errors"}
 
 
 @pytest.mark.parametrize("text", ["{node}", "{", "x" * 1000, "a\nb: c", ""])
@@ -111,3 +112,34 @@ def test_requests_that_are_counted_by_their_end_and_in_all_are_counted_once():
     names = ("gw_success_responses_total", "gw_failure_responses_total", "gw_requests_total")
     mapping, _ = guess_mapping((name, {}) for name in names)
     assert sorted(rule.signal for rule in mapping.rules) == ["serve.failure", "serve.success"]
+
+
+def test_numbers_of_other_programs_are_called_by_their_names_and_placed_by_the_label_that_differs():
+    series = [("ceph_osd_up", {"ceph_daemon": f"osd.{n}"}) for n in range(3)] + [("ceph_pg_degraded", {"pool_id": "3"})]
+    mapping, _ = guess_mapping(series)
+    found = [mapping.translate(*one) for one in (series[1], series[3])]
+    assert [(one.metric, dict(one.labels)) for one in found] == [
+        ("skewscope_other_state", {"node": "osd.1", "metric": "ceph_osd_up"}),
+        ("skewscope_other_fault", {"node": "ceph", "metric": "ceph_pg_degraded", "pool_id": "3"}),
+    ]
+
+
+def test_a_bad_state_that_a_label_says_is_a_fault():
+    labels = {"pod": "a-1", "reason": "CrashLoopBackOff", "uid": "8c1e"}
+    mapping, _ = guess_mapping([("kube_pod_container_status_waiting_reason", labels)])
+    found = mapping.translate("kube_pod_container_status_waiting_reason", labels)
+    assert (found.metric, found.labels["node"]) == ("skewscope_other_fault", "a-1")
+    assert found.labels["metric"] == "kube_pod_container_status_waiting_reason CrashLoopBackOff"
+
+
+def test_what_is_declared_a_counter_is_no_level():
+    metric = "acme_compute_duration_us"
+    assert guess_mapping([(metric, {})])[0].rules
+    assert not guess_mapping([(metric, {})], types={metric: "counter"})[0].rules
+
+
+def test_levels_that_look_well_are_no_all_clear(tmp_path):
+    rows = "\n".join(f"2026-10-06T09:{n:02d}:00Z,n1,{3 + n % 2},{20 + n % 3}" for n in range(40))
+    (tmp_path / "a.csv").write_text(f"time,host,io_queue_depth,free_slots\n{rows}\n")
+    done = CliRunner().invoke(cli, ["diagnose", str(tmp_path / "a.csv"), "--no-progress"])
+    assert done.exit_code == 3

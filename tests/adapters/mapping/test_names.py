@@ -392,3 +392,10 @@ def test_keys_of_ethtool_are_known_with_and_without_the_words_of_node_exporter()
     names = MetricResolver(loader.catalogue(), Topology())
     found = {names.find_signals(f"node_ethtool_{key}") for key in ("tx_prio3_pause", "transmitted_prio3_pause")}
     assert found == {frozenset({"prio.tx_pause"})}
+
+
+def test_a_name_that_adds_to_others_is_a_series_beside_theirs():
+    resolver = MetricResolver(loader.catalogue(), Topology())
+    first, plus = (resolver.origins(f"sglang:num_decode_{part}_queue_reqs")[0] for part in ("prealloc", "transfer"))
+    assert (plus.signal, plus.rank, plus.part) == (first.signal, first.rank, "")
+    assert plus.token == "num_decode_transfer_queue_reqs"
