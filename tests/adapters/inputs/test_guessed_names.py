@@ -140,6 +140,6 @@ def test_what_is_declared_a_counter_is_no_level():
 
 def test_levels_that_look_well_are_no_all_clear(tmp_path):
     rows = "\n".join(f"2026-10-06T09:{n:02d}:00Z,n1,{3 + n % 2},{20 + n % 3}" for n in range(40))
-    (tmp_path / "a.csv").write_text(f"time,host,io_queue_depth,free_slots\n{rows}\n")
+    (tmp_path / "a.csv").write_text(f"time,host,disk_backlog,free_slots\n{rows}\n")
     done = CliRunner().invoke(cli, ["diagnose", str(tmp_path / "a.csv"), "--no-progress"])
     assert done.exit_code == 3
