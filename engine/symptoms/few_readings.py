@@ -15,7 +15,7 @@ from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.parameters import MAJORITY, MIN_PAST, TENFOLD
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.odd_siblings import SIBLING_KINDS
+from skewscope.engine.symptoms.roles import SIBLING_KINDS
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
 GROWING_ROLES = frozenset({"queue", "latency", "wait"})

@@ -17,11 +17,11 @@ from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.parameters import MAJORITY, MIN_PAST, TENFOLD
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.roles import SIBLING_KINDS
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
 
 SUMMED_ROLES = frozenset({"errors", "loss", "pressure"})
 """Roles of counters that stay at zero in health, or nearly so."""
-SIBLING_KINDS = frozenset({"port", "gpu"})
 NUMBERS = re.compile(r"\d+")
 
 

@@ -15,7 +15,7 @@ NOISE = ("uid=", "namespace=", "job=", "instance=", "team=")
 PART = re.compile(r"(cpu(?=\d)|model(?==)|remote(?==))=?(.+)")
 """Parts of a selector that say of what a series is."""
 STEM = re.compile(r"(?:[-._:/#]?[^-._:/#]+|\d+)$")
-"""What tells apart the members of a set that have one name: `osd.7`, `vllm-5d-h6tw9`, `r2`."""
+"""What tells apart the members of a set that have one name: a number, or what stands behind the last sign."""
 
 
 def name_signal(signal: Signal, selector: str) -> Signal:

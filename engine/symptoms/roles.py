@@ -44,6 +44,8 @@ POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
 """While a replica of a pool is out of service, the others take its load: these do not count then."""
 CHANGING_POOL = "changing-pool"
 """Symptom of a pool that gains or loses replicas."""
+SIBLING_KINDS = frozenset({"port", "gpu"})
+"""Places of which a node has several alike."""
 UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
 
 
