@@ -204,12 +204,12 @@ class Console(App[SkewscopeError]):
 
     def redraw(self, *, calmly: bool = False) -> None:
         """Redraw the visible screen from the current snapshot."""
-        if isinstance(self.screen, ConsoleScreen):
-            self.screen.renew(calmly=calmly)
+        if self.current_screen is not None:
+            self.current_screen.renew(calmly=calmly)
 
     def _renew_widgets(self, which: str) -> None:
-        if isinstance(self.screen, ConsoleScreen):
-            for widget in self.screen.query(which):
+        if self.current_screen is not None:
+            for widget in self.current_screen.query(which):
                 widget.renew()  # type: ignore[attr-defined]
 
     # --- messages
@@ -229,8 +229,9 @@ class Console(App[SkewscopeError]):
 
     @property
     def current_screen(self) -> ConsoleScreen | None:
-        """The visible screen, None under a dialog."""
-        return self.screen if isinstance(self.screen, ConsoleScreen) else None
+        """The visible screen, None under a dialog, and once the console ends and a timer still runs."""
+        top = self.screen_stack[-1] if self.screen_stack else None
+        return top if isinstance(top, ConsoleScreen) else None
 
     @property
     def selected_incident(self) -> Incident | None:

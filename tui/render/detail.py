@@ -38,7 +38,7 @@ CAUSED_BY_LABEL, EFFECTS_LABEL = "caused by", "also"
 LEAST_WORDS = 5
 """Columns from which on a part of the words after a number is useful..."""
 _OPEN_WORDS = frozenset({"a", "an", "at", "by", "for", "from", "in", "is", "of", "on", "than", "that", "the", "to"})
-"""...unless it ends in one of these."""
+"""...which does not end in one of these."""
 MAX_OTHERS = 8
 """Columns up to which a row or a line of an incident names further members."""
 MAX_CAUSES = 3
@@ -131,8 +131,10 @@ def shorten_impact(incident: Incident, text: str, room: int) -> str:
     size = describe_size(incident)
     short = cut_words(text, room)
     words = short.removesuffix("…").rstrip()
-    if size in short and len(words) >= len(size) + LEAST_WORDS and words.rpartition(" ")[2] not in _OPEN_WORDS:
-        return short
+    while words.rpartition(" ")[2] in _OPEN_WORDS:
+        words = words.rpartition(" ")[0]
+    if size in words and len(words) >= len(size) + LEAST_WORDS:
+        return f"{words} …"
     levels, _, factor = size.removesuffix(")").partition(" (")
     return next((one for one in (size, levels, factor) if one and width(one) <= room), text)
 
@@ -268,7 +270,7 @@ def full_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...
 def relation_sections(incident: Incident, names: DisplayNames, most: int) -> tuple[Section, Section]:
     """Returns what explains an incident, and up to `most` incidents that it explains."""
     below = names.explained_incidents(incident.id)
-    effects = [_effect_line(each, names) for each in below[:most]]
+    effects = [_effect_line(each, incident, names) for each in below[:most]]
     if len(below) > most:
         effects.append(line(f"and {len(below) - most} more", "dim"))
     return Section(CAUSED_BY_LABEL, cause_lines(incident, names)), Section(EFFECTS_LABEL, tuple(effects))
@@ -405,10 +407,13 @@ def cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     return (line(name if relation == CAUSED_BY_LABEL else f"{relation} {name}"),)
 
 
-def _effect_line(incident: Incident, names: DisplayNames) -> Line:
-    ended = f" to {units.format_time(incident.resolved_at)}" if incident.resolved_at is not None else ""
-    what = f"{names.incident_name(incident)} on {format_where(incident, MAX_OTHERS)}"
-    return (severity_glyph(incident), (f" {what}, caused by it, since {units.format_time(incident.began)}{ended}", ""))
+def _effect_line(effect: Incident, cause: Incident, names: DisplayNames) -> Line:
+    """Returns an effect with its times, as far as they are not those of its cause."""
+    ended = f" to {units.format_time(effect.resolved_at)}" if effect.resolved_at is not None else ""
+    began = units.format_time(effect.began)
+    since = f", since {began}{ended}" if ended or began != units.format_time(cause.began) else ""
+    what = f"{names.incident_name(effect)} on {format_where(effect, MAX_OTHERS)}"
+    return (severity_glyph(effect), (f" {what}, caused by it{since}", ""))
 
 
 def recipe_lines(known: Mitigation) -> list[Line]:

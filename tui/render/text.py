@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from string import ascii_letters
 
 Span = tuple[str, str]
 """Text and role: '' or a key of `SGR`."""
@@ -116,7 +117,10 @@ def cut_middle(text: str, columns: int) -> str:
     tail = columns * 3 // 5
     whole = width(text.partition("/")[0]) + 1 if "/" in text else columns
     if whole + 1 + LEAST_END <= columns:
-        tail = columns - whole - 1
+        end = cut(text[::-1], columns - whole)[-2::-1]
+        # A part of a word says nothing: `…gE0/0/0/4` is `…0/0/0/4`.
+        digits = end.lstrip(ascii_letters)
+        return f"{text.partition('/')[0]}/…{digits if digits[:1].isdigit() else end}"
     return cut(text, columns - tail) + cut(text[::-1], tail + 1)[-2::-1] if tail else cut(text, columns)
 
 

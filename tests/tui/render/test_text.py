@@ -103,7 +103,7 @@ def test_of_a_place_begin_and_end_are_kept(columns, shown):
 
 @pytest.mark.parametrize(
     ("columns", "shown"),
-    [(30, "leaf4/HundredGigE0/0/0/4 +1"), (20, "leaf4/…igE0/0/0/4 +1"), (13, "leaf4/…0/4 +1"), (11, "leaf…0/4 +1")],
+    [(30, "leaf4/HundredGigE0/0/0/4 +1"), (20, "leaf4/…0/0/0/4 +1"), (13, "leaf4/…0/4 +1"), (11, "leaf…0/4 +1")],
 )
 def test_what_stands_before_a_slash_is_whole_where_there_is_room(columns, shown):
     assert text.cut_middle("leaf4/HundredGigE0/0/0/4 +1", columns) == shown
