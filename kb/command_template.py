@@ -53,6 +53,7 @@ GIVEN_PLACEHOLDERS: Mapping[str, str] = {
     "server": "server of the load balancer",
     "service": "service of the node",
     "share": "a share between 0 and 1",
+    "spare": "a node without work",
     "size": "a size, chosen for the deployment",
     "switch_port": "port of the switch",
     "value": "a value, chosen for the deployment",

@@ -9,6 +9,8 @@ COMMAND, OPTIONS, ENVIRONMENT, SETTING = "command", "options", "environment", "s
 """A command line to run; options added to a start command; variables for a start script; lines of a file."""
 
 
+ENGINES = ("dynamo", "sglang", "vllm")
+"""Serving engines, by the first words of the names of their tools."""
 _launcher = re.compile(r"^(?:python -m|torchrun) ")
 
 
@@ -91,6 +93,12 @@ COMMAND_TOOLS: Mapping[str, CommandTool] = {
     "vmstat": CommandTool("memory, storage and processors"),
 }
 """By the name that a mitigation writes."""
+
+
+def engine_of(name: str) -> str:
+    """Returns the serving engine that a tool belongs to, as SGLang's router to SGLang; '' for none."""
+    engine = name.partition("-")[0]
+    return engine if engine in ENGINES else ""
 
 
 def tool_program(name: str) -> str:

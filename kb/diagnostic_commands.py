@@ -32,6 +32,8 @@ class DiagnosticCommand:
     """Conditions of which it shows more than the commands for their signals do."""
     places: tuple[str, ...] = ()
     """Kinds of entities that it is for; () for any at which its names are known."""
+    engine: str = ""
+    """Serving engine that it is for; '' for any."""
     is_default: bool = False
     """Whether it is for any signal that has no command of its own."""
 
@@ -57,13 +59,14 @@ def load_diagnostic_commands(file: Path = FILE) -> tuple[DiagnosticCommand, ...]
 
 
 def _read_command(fields: FieldReader, path: FieldPath) -> DiagnosticCommand:
-    fields.check_keys(path, (*_TEXTS, "signals"), ("conditions", "places", "default", "needs"))
+    fields.check_keys(path, (*_TEXTS, "signals"), ("conditions", "places", "engine", "default", "needs"))
     title, where, tool, do, shows, version, basis, needs = (fields.text((*path, name)) for name in (*_TEXTS, "needs"))
     command = MitigationCommand(where, tool, do, version, basis, needs=needs, reads=True)
     for found, expected in _faults(command):
         fields.add_problem((*path, "do"), found, expected)
     lists = {name: fields.texts((*path, name)) for name in ("signals", "conditions", "places")}
-    return DiagnosticCommand(title, command, shows, **lists, is_default=fields.value_at((*path, "default")) is True)
+    engine, is_default = fields.text((*path, "engine")), fields.value_at((*path, "default")) is True
+    return DiagnosticCommand(title, command, shows, **lists, engine=engine, is_default=is_default)
 
 
 def _faults(command: MitigationCommand) -> Iterator[tuple[str, str]]:

@@ -272,8 +272,8 @@ class MitigationCommand:
     """What it needs to work: rights, hardware, a restart."""
     reads: bool = False
     """Whether it changes nothing."""
-    records: bool = False
-    """Whether it only records what the next fault shows, and mends nothing now."""
+    prepares: bool = False
+    """Whether it helps with the next fault only, and mends nothing now."""
     errors: tuple[int, ...] = ()
     """Driver errors of a GPU (Xids) that it is for; () for any."""
     start: tuple[StartValue, ...] = ()

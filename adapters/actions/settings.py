@@ -16,7 +16,7 @@ from skewscope.engine.actions.lifecycle import Timing
 from skewscope.engine.actions.limits import WEEKDAYS, ActionLimits, Breaker, TimeWindow
 from skewscope.engine.actions.places import PLACE_KINDS, PlaceLimit, find_parts
 from skewscope.engine.actions.planning import Option
-from skewscope.engine.model.incident import Incident
+from skewscope.engine.model.incident import SURE, Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.field_reader import FieldReader
 from skewscope.kb.yamlfile import FieldPath
@@ -24,7 +24,6 @@ from skewscope.kb.yamlfile import FieldPath
 OBSERVE, PROPOSE, ACT = MODES = ("observe", "propose", "act")
 """observe: nothing is planned; propose: plans wait for an approval; act: plans are carried out within the limits."""
 MAX_RULES = 1000
-DEFAULT_CONFIDENCE = 0.9
 DEFAULT_SHADOW_DAYS = 7.0
 """A week: load and maintenance repeat by the week."""
 LEAST_CONFIDENCE = 0.5
@@ -68,7 +67,7 @@ class ActionSettings:
     mode: str = OBSERVE
     modes: tuple[ModeRule, ...] = ()
     """The first one that applies decides; `mode` where none does."""
-    confidence: float = DEFAULT_CONFIDENCE
+    confidence: float = SURE
     """Least confidence of a diagnosis for which anything is planned."""
     limits: ActionLimits = field(default_factory=ActionLimits)
     timing: Timing = field(default_factory=Timing)
@@ -141,7 +140,7 @@ def read_actions(fields: FieldReader, topology: Topology, targets: Iterable[str]
     return ActionSettings(
         fields.text((*at, "mode"), choice=MODES) or OBSERVE,
         tuple(_read_mode_rules(fields, (*at, "modes"), sorted(targets))),
-        read_number(fields, (*at, "confidence"), DEFAULT_CONFIDENCE, (LEAST_CONFIDENCE, 1.0)),
+        read_number(fields, (*at, "confidence"), SURE, (LEAST_CONFIDENCE, 1.0)),
         _read_limits(fields, at, topology),
         _read_timing(fields, (*at, "timing")),
         tuple(_read_approvals(fields, (*at, "approvals"), sorted(targets))),

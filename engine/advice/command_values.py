@@ -5,12 +5,13 @@ A name is filled in only where the topology leaves no choice; otherwise the plac
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from skewscope.engine.advice.driver_errors import find_error, order_commands
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Group, Node, Port, Topology
 from skewscope.kb.command_template import fill_command
+from skewscope.kb.command_tools import ENGINES
 from skewscope.kb.model import Mitigation, MitigationCommand, StartValue
 
 _rank_place = re.compile(r"(?:.+\.)?rank\d+")
@@ -18,6 +19,9 @@ _rank_place = re.compile(r"(?:.+\.)?rank\d+")
 _sonic_port = re.compile(r"Ethernet\d+")
 _gpu_name = re.compile(r"(?P<node>.+)/gpu(?P<index>0|[1-9]\d{0,3})")
 _rdma_device = re.compile(r"(mlx[45]|bnxt_re|irdma|erdma|rdmap|efa)_?[0-9a-z]*")
+_interface = re.compile(r"(?:eth|en[opsx]|ib|bond|hsn)\w*\d[\w.-]*")
+"""Names that Linux and its installers give to network interfaces."""
+_word = re.compile(r"[a-z]+")
 _pci_address = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
@@ -58,6 +62,17 @@ def _computed_value(start: StartValue, incident: Incident, topology: Topology) -
     return str(math.ceil(round(impact.before * times, 6)))
 
 
+def named_engines(incident: Incident) -> frozenset[str]:
+    """Returns the serving engines that the names of an incident and of its evidence have in them."""
+    texts = (incident.name, *(item.expr for item in incident.evidence))
+    return frozenset(ENGINES) & {word for text in texts for word in _word.findall(text)}
+
+
+def is_for_other_engine(engine: str, named: frozenset[str]) -> bool:
+    """Returns whether something is for a serving engine, and others are named."""
+    return bool(engine and named and engine not in named)
+
+
 def seen_error(incident: Incident) -> int:
     """Returns the error of a GPU's driver (Xid) that an incident was decided by, 0 without one."""
     return find_error((item.expr, item.value) for item in incident.evidence if item.verdict == "yes")
@@ -82,7 +97,7 @@ def placeholder_values(incident: Incident, topology: Topology) -> dict[str, str]
 def place_of_node(values: Mapping[str, str], topology: Topology) -> dict[str, str]:
     """Returns the values with a `node` only where that is a machine: of a switch's port that at the other end."""
     node = values.get("node", "")
-    if _rank_place.fullmatch(node):
+    if _is_stand_in(node, topology):
         return {name: value for name, value in values.items() if name != "node"}
     if node not in topology.switches:
         return dict(values)
@@ -93,6 +108,17 @@ def place_of_node(values: Mapping[str, str], topology: Topology) -> dict[str, st
     own = {name: value for name, value in values.items() if name == "port"}
     named = {"switch_port": port.name} if port is not None and _sonic_port.fullmatch(port.name) else {}
     return {**own, **named, "switch": node}
+
+
+def _is_stand_in(node: str, topology: Topology) -> bool:
+    """Returns whether a node stands for the unknown machine of a rank or a replica, or for those of a job."""
+    if _rank_place.fullmatch(node):
+        return True
+    known = topology.node.get(node)
+    if known is None or known.gpus or known.ports or known.rack or known.aliases:
+        return False
+    groups = topology.groups_on.get(node, ())
+    return any(one.members == (node,) and node in (one.name, f"{one.name}-nodes") for one in groups)
 
 
 def _entity_values(incident: Incident, topology: Topology) -> Mapping[str, str]:
@@ -127,11 +153,20 @@ def _port_values(port: Port | None, name: str) -> Mapping[str, str]:
         return {}
     if port is None:
         node, slash, short = name.partition("/")
-        return {"node": node, "port": short} if slash else {}
-    rdma = [device for device in port.devices if _rdma_device.fullmatch(device)]
+        return {"node": node, "port": short, **_device_values(_own_devices(short))} if slash else {}
     values = {"node": port.node, "port": port.name, "switch": port.switch, "peer_node": port.peer_node}
-    values |= _only("rdma_device", rdma)
-    return values | _only("device", (device for device in port.devices if device not in rdma))
+    return values | _device_values(port.devices or _own_devices(port.name))
+
+
+def _own_devices(name: str) -> tuple[str, ...]:
+    """Returns the name of a port where it is that of a device, as Linux and its installers name them."""
+    return (name,) if _rdma_device.fullmatch(name) or _interface.fullmatch(name) else ()
+
+
+def _device_values(devices: Sequence[str]) -> dict[str, str]:
+    """Returns the RDMA device and the network interface, each where there is one alone."""
+    rdma = [device for device in devices if _rdma_device.fullmatch(device)]
+    return _only("rdma_device", rdma) | _only("device", (device for device in devices if device not in rdma))
 
 
 def _node_values(node: Node, gpu: str) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from skewscope.engine.advice.command_values import place_of_node, placeholder_values
+from skewscope.engine.advice.command_values import is_for_other_engine, named_engines, place_of_node, placeholder_values
 from skewscope.engine.model.incident import Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.command_template import GIVEN_PLACEHOLDERS, PLACES, is_safe_value, name_place, placeholders
@@ -25,23 +25,29 @@ def choose_diagnostics(
         catalogue: its signals and conditions.
         values: of `reading_values`.
     """
-    here = [one for one in load_diagnostic_commands() if _fits(one, incident.kind, values)]
-    cause = incident.leading_cause[0] if incident.leading_cause else incident.condition
-    of_cause = [one for one in here if cause in one.conditions]
-    signals = _decisive_signals(incident, cause, catalogue)
+    named = named_engines(incident)
+    known = (one for one in load_diagnostic_commands() if not is_for_other_engine(one.engine, named))
+    here = [one for one in known if _fits(one, incident.kind, values)]
+    of_cause = [one for one in here if likely_cause(incident) in one.conditions]
+    signals = _decisive_signals(incident, catalogue)
     for fitting in (of_cause, *([one for one in here if one.covers(signal)] for signal in signals)):
         if any(is_complete(one, values) for one in fitting):
             return tuple(sorted(fitting, key=lambda one: not is_complete(one, values)))
     return tuple([one for one in here if one.is_default and is_complete(one, values)][:1])
 
 
-def _decisive_signals(incident: Incident, cause: str, catalogue: Catalogue) -> Iterator[str]:
-    """Yields the signal that tells the causes apart, those of the evidence, and those of the likely cause."""
-    if incident.decides:
+def likely_cause(incident: Incident) -> str:
+    """Returns the condition of a diagnosis, and that of a symptom which is likelier than all else together; or ''."""
+    return incident.leading_cause[0] if incident.leading_cause else "" if incident.is_symptom else incident.condition
+
+
+def _decisive_signals(incident: Incident, catalogue: Catalogue) -> Iterator[str]:
+    """Yields the signal that tells the causes apart where none is likely, those of the evidence, and of the cause."""
+    condition = catalogue.conditions.get(likely_cause(incident))
+    if incident.decides and condition is None:
         yield incident.decides
     for item in incident.evidence:
         yield from (name for name in _signal_id.findall(item.expr) if name in catalogue.signals)
-    condition = catalogue.conditions.get(cause)
     yield from condition.signature_signals if condition else ()
 
 

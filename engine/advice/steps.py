@@ -7,22 +7,25 @@ from functools import partial
 
 from skewscope.engine.advice.command_values import (
     fitting_commands,
+    is_for_other_engine,
+    named_engines,
     placeholder_values,
     seen_error,
     start_values,
 )
-from skewscope.engine.advice.diagnostics import choose_diagnostics, reading_values
+from skewscope.engine.advice.diagnostics import choose_diagnostics, likely_cause, reading_values
 from skewscope.engine.advice.driver_errors import order_commands
 from skewscope.engine.model.incident import Advice, Incident
 from skewscope.engine.model.topology import Topology
 from skewscope.kb.command_template import PLACES, fill_command, is_safe_value, name_place, placeholders
-from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS, SETTING
+from skewscope.kb.command_tools import COMMAND, COMMAND_TOOLS, SETTING, engine_of
 from skewscope.kb.model import Catalogue, Mitigation, MitigationCommand
 
 RISKS = ("low", "medium", "high")
-NOW, AT_START, READS, LATER, INCOMPLETE, IDEA = range(6)
-"""The order of steps: commands to run, options of what is started again, a command that only reads, and last what is
-risky, for another place or for the next fault, what lacks a value, and what has no command."""
+NOW, READS_OF_CAUSE, AT_START, READS, LATER, INCOMPLETE, IDEA = range(7)
+"""The order of steps: commands to run, a command that only reads for this cause, options of what is started again,
+another one that only reads; last what is unsure, risky, for another place or the next fault, lacks a value, or is an
+idea."""
 STARTED_KINDS = ("rank", "group", "replica", "pool")
 """Kinds of entities that a job or an engine consists of, for which its start may be changed."""
 _NOUNS: Mapping[str, tuple[str, str]] = {
@@ -46,7 +49,7 @@ class StepCommand:
     unfilled: tuple[str, ...] = ()
     """Placeholders that only an operator can fill in before it is run, as they stand in the text: `SERVER`."""
     is_for_other: bool = False
-    """Whether it is for errors of a GPU's driver of which none was seen."""
+    """Whether it is for errors of a GPU's driver, or for a serving engine, of which none was seen."""
 
     @property
     def is_complete(self) -> bool:
@@ -93,12 +96,14 @@ class AdvisedStep:
     commands: tuple[StepCommand, ...] = ()
     shows: str = ""
     """How the output of a command that only reads tells causes apart; '' where the step changes something."""
+    is_of_cause: bool = False
+    """Whether a command that only reads is for the likely cause itself."""
 
     @property
     def ready(self) -> StepCommand | None:
-        """The command that can be run as it stands, one with an undo first; None without any."""
+        """The command that can be run as it stands, one that helps now and has an undo first; None without any."""
         some = [one for one in self.commands if one.is_ready]
-        return min(some, key=lambda one: not one.command.undo, default=None)
+        return min(some, key=lambda one: (one.command.prepares, not one.command.undo), default=None)
 
     @property
     def first(self) -> StepCommand | None:
@@ -129,7 +134,7 @@ def advised_steps(
 ) -> tuple[AdvisedStep, ...]:
     """Returns what is advised for a root, in the order in which it can be carried out; () for what another explains.
 
-    What can be run here comes first, where the cause is known and the risk is not high; then the command that shows the
+    What can be run here comes first where the cause is sure and the risk is not high; else the command that shows the
     next evidence, before all that is incomplete, risky, for another place, or for the next fault.
     """
     if incident.explained_by is not None:
@@ -148,8 +153,9 @@ def _build_reading_step(incident: Incident, catalogue: Catalogue, topology: Topo
     chosen = choose_diagnostics(incident, catalogue, values)
     if not chosen:
         return None
-    commands = tuple(_build_command(one.command, values, 0) for one in chosen)
-    return AdvisedStep(Advice("", "operator", ""), chosen[0].title, None, commands, chosen[0].shows)
+    first, is_of_cause = chosen[0], likely_cause(incident) in chosen[0].conditions
+    commands = tuple(_build_command(one.command, values, incident) for one in chosen)
+    return AdvisedStep(Advice("", "operator", ""), first.title, None, commands, first.shows, is_of_cause)
 
 
 def _build_step(
@@ -162,17 +168,18 @@ def _build_step(
     if known.commands and known.commands[0] not in fitting:
         return None
     commands = (
-        _build_command(template, {**values, **start_values(template, incident, topology)}, error)
+        _build_command(template, {**values, **start_values(template, incident, topology)}, incident)
         for template in order_commands(fitting, error)
     )
     return AdvisedStep(advice, name_step(known, values), known, tuple(commands))
 
 
-def _build_command(template: MitigationCommand, values: Mapping[str, str], error: int) -> StepCommand:
+def _build_command(template: MitigationCommand, values: Mapping[str, str], incident: Incident) -> StepCommand:
     unfilled = [name for name in placeholders(template.do) if not is_safe_value(values.get(name, ""), template.tool)]
     unfilled += [name for name in placeholders(PLACES[template.where]) if not name_place(name, values)]
-    is_for_other = bool(template.errors) and error not in template.errors
     names = tuple(dict.fromkeys(name.upper() for name in unfilled))
+    is_for_other = bool(template.errors) and seen_error(incident) not in template.errors
+    is_for_other |= is_for_other_engine(engine_of(template.tool), named_engines(incident))
     return StepCommand(fill_command(template, values), names, is_for_other)
 
 
@@ -195,22 +202,13 @@ def _order(incident: Incident, step: AdvisedStep) -> tuple[int, bool, int]:
 
 
 def _tier(incident: Incident, step: AdvisedStep) -> int:
-    """Returns the place in the order: READS for what only reads, before it what may be done without that."""
+    """Returns the place in the order."""
     first = step.first
     if first is None or step.shows:
-        return READS if step.shows else IDEA
+        return IDEA if not step.shows else READS_OF_CAUSE if step.is_of_cause else READS
     if not first.is_complete:
         return INCOMPLETE
-    if not _may_precede_reading(incident, step, first.command):
+    is_risky = step.mitigation is None or step.mitigation.risk == RISKS[-1]
+    if is_risky or first.command.prepares or not incident.is_sure:
         return LATER
-    if first.is_line:
-        return NOW
-    # A symptom may have another cause: no job is started again before a look.
-    return AT_START if not incident.is_symptom and incident.kind in STARTED_KINDS else LATER
-
-
-def _may_precede_reading(incident: Incident, step: AdvisedStep, command: MitigationCommand) -> bool:
-    """Returns whether the cause is known well enough for the risk of a step that helps now."""
-    most = RISKS[:1] if incident.is_symptom else RISKS[:2]
-    is_known = not incident.is_symptom or incident.leading_cause is not None
-    return is_known and not command.records and step.mitigation is not None and step.mitigation.risk in most
+    return NOW if first.is_line else AT_START if incident.kind in STARTED_KINDS else LATER

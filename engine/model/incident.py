@@ -38,6 +38,8 @@ LIKELY_CONFIDENCE = 0.4
 """An incident with at least this confidence is a diagnosis, below it is a suspicion. A threshold of half the best F1
 maximises F1 (Z. Lipton, C. Elkan, B. Narayanaswamy, "Optimal thresholding of classifiers to maximize F1 measure",
 2014)."""
+SURE = 0.9
+"""From this confidence on something may be changed without another look, and is planned unless a site asks for more."""
 WORD = re.compile(r"[\w-]+")
 MAX_WITNESSES = 8
 """Senders of an incident's evidence that are named."""
@@ -244,6 +246,12 @@ class Incident:
         """(condition, probability) of the cause of a symptom that is likelier than all else together; None for none."""
         first = next(iter(self.likely_causes), ("", None))
         return (first[0], first[1]) if first[1] is not None and first[1] > 0.5 else None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether its cause is sure enough to change something without another look."""
+        first = self.leading_cause
+        return (first[1] if first is not None else 0.0 if self.is_symptom else self.confidence) >= SURE
 
     @property
     def unjudged_conditions(self) -> tuple[str, ...]:

@@ -246,13 +246,14 @@ def test_a_message_about_a_symptom_has_its_causes():
 def test_a_message_has_names_cost_command_undo_and_test():
     one = incident(
         2,
+        confidence=0.9,
         mitigations=(Advice("reshard", "scheduler", ""), Advice("quarantine-node", "scheduler", "it is late")),
         competing=(CompetingCondition("launch-latency", 0.2, "Its GPU is idle."),),
         history=((0.1, "evidence held"),),
         also=("n9",),
     )
     title, body = chat.build_message(Notification(1, 5.0, IncidentUpdate(OPENED, "", one)), CONTEXT)
-    assert title == "! n2 +n9 holds up group A: every rank waits for it (75 %)"
+    assert title == "! n2 +n9 holds up group A: every rank waits for it (90 %)"
     lines = body.splitlines()
     facts = ("Tensor-parallel straggler", "since 1970-01-01 00:00:00 UTC", "affects 1 node, 1 group", "rounds −25 %")
     assert lines[0] == " · ".join(facts)

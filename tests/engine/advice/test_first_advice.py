@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from skewscope.engine.advice.steps import AT_START, READS, STARTED_KINDS, advised_steps
-from skewscope.engine.model.incident import SYMPTOM, Advice, Explanation, IncidentEvidence
+from skewscope.engine.model.incident import SURE, SYMPTOM, Advice, Explanation, IncidentEvidence
 from skewscope.engine.model.topology import Group, Node, Pool, Port, Topology
 from skewscope.kb.diagnostic_commands import load_diagnostic_commands
 from skewscope.kb.loader import catalogue
@@ -128,11 +128,44 @@ def test_what_only_reads_stands_between_what_is_safe_now_and_what_is_risky_or_in
     assert ids == ["quarantine-node", "", "isolate-link", "restart-exporter"]
 
 
-def test_a_cause_that_is_only_likely_does_not_drain_a_node():
-    cause = {"candidates": ("gpu-hard-fault",), "probabilities": (0.9,), "none": 0.1}
+@pytest.mark.parametrize(("probability", "is_first"), [(SURE - 0.01, False), (SURE, True)])
+def test_a_node_is_drained_without_a_look_only_where_the_cause_is_sure(probability, is_first):
+    cause = {"candidates": ("gpu-hard-fault",), "probabilities": (probability,), "none": 1 - probability}
     steps = advised_at("gpu", "n1/gpu0", ("quarantine-node",), category=SYMPTOM, **cause)
-    assert steps[0].shows
-    assert steps[1].first.command.do.startswith("scontrol update NodeName=n1 ")
+    assert [bool(one.shows) for one in steps] == [not is_first, is_first]
+    diagnosis = advised_at("gpu", "n1/gpu0", ("quarantine-node",), condition="gpu-hard-fault", confidence=probability)
+    assert bool(diagnosis[0].shows) != is_first
+
+
+def test_what_helps_with_the_next_fault_only_comes_after_what_shows_this_one():
+    steps = advised_at("group", "A", ("trace-collectives",), condition="tp-straggler")
+    assert [one.advice.id for one in steps] == ["", "trace-collectives"]
+    (_, validate) = advised_at("gpu", "n1/gpu0", ("validate-before-use",), condition="power-cap", confidence=0.5)
+    assert validate.first.command.do == "dcgmi health --set a"
+
+
+def test_commands_of_another_engine_than_the_one_that_is_named_are_no_advice():
+    dead = (IncidentEvidence("dead", "yes", 1.0, 1.0, "1", "event.vllm_engine_dead"),)
+    (chunk, _) = advised_at("replica", "A", ("chunk-prefill",), condition="prefill-decode-interference", evidence=dead)
+    assert [one.is_for_other for one in chunk.commands] == [False, False, True]
+    (reads,) = advised_at("replica", "sglang-a", condition="pd-ratio-imbalance", evidence=())
+    assert reads.first.command.do == "curl --max-time 5 http://localhost:30000/metrics"
+
+
+def test_a_command_for_the_cause_itself_comes_before_what_needs_a_restart():
+    steps = advised_at("replica", "A", ("check-liveness",), condition="engine-connection-liveness")
+    assert steps[0].first.command.do == "curl --max-time 5 --include http://localhost:8000/health"
+    assert steps[1].first.command.do.startswith("python -m sglang_router.launch_router ... --health-check")
+
+
+def test_a_node_that_stands_for_an_unknown_one_is_never_a_target():
+    pod = Topology((Node("chat-7d9f"),), (Group("chat-7d9f", "tensor-parallel", ("chat-7d9f",)),))
+    incident = replace(ROOT, kind="replica", name="chat-7d9f", mitigations=(Advice("quarantine-node", "", ""),))
+    steps = advised_steps(incident, catalogue(), pod)
+    assert steps[0].first.place == "on a machine of replica chat-7d9f"
+    assert steps[1].first.unfilled == ("NODE",)
+    known = Topology((replace(pod.nodes[0], gpus=8),), pod.groups)
+    assert advised_steps(incident, catalogue(), known)[0].title == "Drain chat-7d9f"
 
 
 def test_what_another_incident_explains_has_no_advice():
