@@ -284,7 +284,8 @@ class Engine:
     def retire(self, t: float, gone: GonePlaces) -> None:
         """Ends the incidents at places that have ended; of these nothing is told until they are left out here again.
 
-        Their windows and pasts are kept for what comes there next. Call it between two steps.
+        Their windows and pasts are kept for what comes there next, and nothing of what fires there. Call it between two
+        steps.
 
         Args:
             t: seconds since 1970.
