@@ -141,7 +141,7 @@ def _count_rest(rows: list[Line], hidden: int, columns: int) -> list[Line]:
     if hidden <= 0:
         return rows
     note = f"+{hidden} more"
-    if len(rows) > 1:
+    if len(rows) > 1 and rows[1]:
         (blank, role), *rest = rows[1]
         return [rows[0], ((pad(note, _LABEL_WIDTH), "dim"), (blank[_LABEL_WIDTH:], role), *rest), *rows[2:]]
     return [(*fit(rows[0], columns - len(note) - 1), (f" {note}", "dim"))]

@@ -173,7 +173,10 @@ def wrap(spans: Line, columns: int, hang: int = 0) -> list[Line]:
                 continue
         lines[-1].append((word, role))
         left -= width(word)
-    return [_trim_line(merge_spans(parts)) for parts in lines]
+    rows = [_trim_line(merge_spans(parts)) for parts in lines]
+    while len(rows) > 1 and not rows[-1]:
+        rows.pop()  # blanks at the end, for which there was no room
+    return rows
 
 
 def _wrap_command(spans: Line, columns: int) -> list[Line]:

@@ -179,3 +179,12 @@ def test_shares_of_causes_add_up_to_the_whole():
     )
     shown = to_plain_text(detail.probable_causes(symptom, WORDS, 3))
     assert sum(map(int, re.findall(r"(\d+) %", shown))) == 100
+
+
+@pytest.mark.parametrize("columns", range(20, 60))
+def test_hidden_items_are_counted_whatever_the_width(columns):
+    items = tuple((("late  ", "key"), (f"12.9 ms, peers 0.2 ms ({n}×)  ", ""), ("", "info")) for n in range(4))
+    rows = incident_layout.fill_rows((detail.Section("why", items),), columns, 3)
+    assert len(rows) <= 3
+    assert all(rows)
+    assert "more" in to_plain_text(rows)

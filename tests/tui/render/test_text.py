@@ -137,6 +137,13 @@ def test_no_unit_is_torn_from_its_number(columns):
     assert not [row for row in rows if text.to_plain_text([row]).split()[0] in ("ms,", "µs,", "%", "MB/s", "M/s.")]
 
 
+@pytest.mark.parametrize("columns", range(8, 30))
+def test_blanks_at_the_end_are_no_line_of_their_own(columns):
+    rows = text.wrap((("why       ", "label"), ("12/s  ", ""), ("   ", "info")), columns, 4)
+    assert all(rows)
+    assert text.wrap((), 10) == [()]
+
+
 def test_a_span_of_several_days_has_both_dates():
     assert units.format_span(1750000000, 1750000060) == "2025-06-15 15:06:40 to 15:07:40 UTC"
     assert units.format_span(1750000000, 1750090000) == "2025-06-15 15:06:40 to 2025-06-16 16:06:40 UTC"
