@@ -120,9 +120,15 @@ NUMBER_KINDS = (
         ),
         without=LIMITS - _words("size")
         | _words(
-            "published delivered processed enqueued dequeued acked consumed consumers consumer total errors dropped "
+            "published delivered processed enqueued dequeued acked consumed consumers total errors dropped "
             "rate throughput active running speed oldest age"
         ),
+    ),
+    NumberKind(
+        "other.queue",
+        _words("visible undelivered unprocessed unsent"),
+        also=_words("message messages event events record records item items"),
+        without=_words("age oldest size bytes seconds"),
     ),
     NumberKind(
         "other.latency",

@@ -18,6 +18,8 @@ MEANT = {
     "VolumeQueueLength": ("other.queue", ""),
     "kafka_consumergroup_lag": ("other.queue", ""),
     "rabbitmq_queue_messages_ready": ("other.queue", ""),
+    "jetstream_consumer_num_pending": ("other.queue", ""),
+    "ApproximateNumberOfMessagesVisible": ("other.queue", ""),
     "ceph_osd_commit_latency_ms": ("other.latency", "ms"),
     "pgbouncer_pools_client_maxwait_seconds": ("other.latency", "s"),
     "storage_throughput_bytes": ("other.throughput", "By"),
@@ -28,7 +30,7 @@ MEANT = {
 }
 UNCLEAR = (
     *("CPUSurplusCreditBalance", "CPU Credits Consumed", "node_memory_MemAvailable_bytes", "steps_remaining"),
-    *("cpu_usage_percent", "cache_used_ratio", "queue_capacity", "queue_messages_published_total", "last_error_time"),
+    *("cpu_usage_percent", "cache_used_ratio", "queue_capacity", "queue_consumers", "last_error_time"),
     *("process_start_time_seconds", "go_gc_duration_seconds", "request_timeout_seconds", "redis_connected_clients"),
     *("cpu_seconds_total", "uptime_seconds", "request_success_ratio", "train_loss", "x" * 200, ""),
 )
