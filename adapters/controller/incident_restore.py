@@ -26,6 +26,7 @@ UNKNOWN_TIMEOUT = 86400.0
 TEXT_STILL_FIRING = "still there after a restart"
 TEXT_NOT_SEEN = "resolved: not seen again after a restart"
 TEXT_FOUND_ANEW = "resolved: found anew while the store could not be read"
+TEXT_SAME = "resolved: the same as another one that was open before a restart"
 TEXT_UNKNOWN = "resolved: nothing was heard of it for a day after a restart"
 
 Key = tuple[str, str, str]
@@ -47,6 +48,8 @@ class RestoredIncidents:
     waiting: dict[Key, Incident]
     waits: dict[str, Wait] = field(default_factory=dict)
     """How long each of them has waited, by id."""
+    same: list[Incident] = field(default_factory=list)
+    """Those beside them of the same condition and entity, such as parts that had moved there: they end."""
     _live: set[Key] = field(default_factory=set)
     """Conditions and entities that fire."""
     _ids: set[str] = field(default_factory=set)
@@ -63,9 +66,14 @@ class RestoredIncidents:
     def from_incidents(
         cls, incidents: Iterable[Incident], waits: Mapping[str, Wait] | None = None
     ) -> "RestoredIncidents":
-        """Creates it from the open incidents, and how long they had waited before."""
-        waiting = {match_key(one): one for one in incidents}
-        return cls(waiting, {one.id: (waits or {}).get(one.id, Wait()) for one in waiting.values()})
+        """Creates it from the open incidents, and how long they had waited before.
+
+        Of several of one condition and entity the oldest root goes on.
+        """
+        waiting: dict[Key, Incident] = {}
+        ordered = sorted(incidents, key=lambda one: (one.explained_by is not None, one.opened_at, one.id))
+        same = [one for one in ordered if waiting.setdefault(match_key(one), one) is not one]
+        return cls(waiting, {one.id: (waits or {}).get(one.id, Wait()) for one in waiting.values()}, same)
 
     def apply(
         self,
@@ -96,6 +104,7 @@ class RestoredIncidents:
                 self.waits.pop(before.id, None)
         ids = self._known_ids()
         payload = [_restore_change(change, self._restored, ids) for change in changes]
+        self._end_same(t)
         payload += [*self._news, *self._resolve_missing(t, step, verdict)]
         self._news.clear()
         gone = (*self.waiting.values(), *self._resolved)
@@ -118,8 +127,8 @@ class RestoredIncidents:
             if match_key(one) in self._live:
                 self._resolved.append(replace(one, state="resolved", resolved_at=max(t, one.opened_at)))
                 self._news.append(IncidentChange(t, one.id, TEXT_FOUND_ANEW))
-            else:
-                self.waiting[match_key(one)] = one
+            elif self.waiting.setdefault(match_key(one), one) is not one:
+                self.same.append(one)
 
     def end(self, t: float, gone: Iterable[Incident]) -> None:
         """Ends incidents of the engine whose places are no longer in the topology; resolved ones stay known."""
@@ -139,6 +148,12 @@ class RestoredIncidents:
     def _end_gone(self, t: float, one: Incident) -> Incident:
         self._news.append(IncidentChange(t, one.id, TEXT_GONE))
         return replace(one, state="resolved", resolved_at=max(t, one.opened_at), is_gone=True)
+
+    def _end_same(self, t: float) -> None:
+        for one in self.same:
+            self._resolved.append(replace(one, state="resolved", resolved_at=max(t, one.opened_at)))
+            self._news.append(IncidentChange(t, one.id, TEXT_SAME))
+        self.same.clear()
 
     def waiting_incidents(self) -> Iterable[Incident]:
         """Returns the earlier incidents not matched yet."""

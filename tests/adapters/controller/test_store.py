@@ -17,6 +17,7 @@ from skewscope.adapters.controller.agent_registry import FORGET_AFTER, AgentReco
 from skewscope.adapters.controller.incident_restore import (
     RESTORE_WAIT,
     TEXT_NOT_SEEN,
+    TEXT_SAME,
     TEXT_STILL_FIRING,
     RestoredIncidents,
     Wait,
@@ -248,6 +249,21 @@ def test_what_is_over_is_resolved_under_ever_new_restarts_and_what_holds_is_not(
         open_, waits = list(restored.waiting_incidents()), restored.waits
     assert [(change.id, change.what) for change in told] == [(over.id, TEXT_NOT_SEEN)]
     assert set(waits) == {holds.id, unknown.id}
+
+
+def test_of_two_earlier_incidents_of_one_place_the_root_goes_on_and_the_other_ends():
+    root = incident(1)
+    part = replace(root, id="i-part", opened_at=root.opened_at - 5, explained_by=Explanation(root.id, "merged"))
+    restored = RestoredIncidents.from_incidents([root, part])
+    t = root.opened_at + 60
+    incidents, changes = restored.apply(t, [], [])
+    assert {one.id: (one.state, one.resolved_at) for one in incidents} == {
+        root.id: ("firing", None),
+        part.id: ("resolved", t),
+    }
+    assert changes == (IncidentChange(t, part.id, TEXT_SAME),)
+    incidents, changes = restored.apply(t + 1, [], [])
+    assert ([one.id for one in incidents], changes) == ([root.id, part.id], ())
 
 
 def test_how_long_incidents_waited_is_kept(tmp_path):
