@@ -46,8 +46,8 @@ ASK_AGAIN = 20.0
 """Seconds between two comparisons by probes while a change is not made yet."""
 KEPT_SAMPLES = 120
 MAX_INCIDENTS = 1000
-PATIENCE = 1.0
-"""Seconds for which a step waits for probes that it has begun: those of members that are well end within them."""
+PATIENCE = 2.0
+"""Seconds for which a step waits for probes that it has begun: most end within them, also of members that are slow."""
 READ_WITHIN = 5.0
 """Seconds after their end within which the next step reads what probes found."""
 AT_ONCE = 16
