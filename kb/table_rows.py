@@ -48,6 +48,9 @@ class TableHeader:
     def _split(self, line: str, begin: int) -> Sequence[str] | None:
         if self.separator:
             cells = [_bare(cell) for cell in line[begin:].strip().strip("|").split(self.separator)]
+            # A separator may end each line, of the header as well.
+            while len(cells) > len(self.names) and not cells[-1]:
+                cells.pop()
             return cells if len(cells) == len(self.names) else None
         rest = line[begin:].strip()
         for cells in (rest.split(), WIDE_GAP.split(rest)):

@@ -11,7 +11,7 @@ from skewscope.adapters.inputs.file_origin import find_node, find_server, own_ti
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import MessageReader, metric_of
 from skewscope.adapters.inputs.text_times import LineTimes
-from skewscope.adapters.results.bandwidth_findings import is_device
+from skewscope.adapters.results.bandwidth_findings import GPU, is_device
 from skewscope.adapters.results.result import BenchmarkResult, ServingResult
 from skewscope.adapters.results.result_finding import ResultFinding
 from skewscope.adapters.results.result_format import find_result_format, read_results
@@ -85,9 +85,9 @@ def _place_of(name: str, own_node: str) -> dict[str, str]:
         name: what the finding names.
         own_node: the node of a device whose name says none.
     """
+    if found := GPU.fullmatch(name):
+        return found.groupdict()
     node, _, part = name.rpartition("/")
-    if part.startswith("gpu"):
-        return {"node": node, "gpu": part.removeprefix("gpu")}
     return {"node": node or own_node, "device": part} if node or is_device(part) else {"node": name}
 
 

@@ -41,7 +41,17 @@ MAX_HEADER = 1 << 18
 MAX_COLUMNS = 4096
 SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')
 """First line of what Grafana exports for Excel."""
-TIME_COLUMNS = ("time", "timestamp", "_timestamp", "wall time", "wall_time", "relative time (wall)", "datetime", "date")
+TIME_COLUMNS = (
+    "time",
+    "timestamp",
+    "_timestamp",
+    "wall time",
+    "wall_time",
+    "relative time (wall)",
+    "relative time (process)",
+    "datetime",
+    "date",
+)
 STEP_COLUMNS = ("step", "_step", "global_step", "trainer/global_step")
 NAME_COLUMNS = ("series", "key", "metric", "metric name", "metric_key", "tag")
 VALUE_COLUMNS = ("value", "metric value")

@@ -7,11 +7,13 @@ from itertools import groupby
 from statistics import fmean, median
 
 from skewscope.adapters.results.lasting_fall import find_fall
-from skewscope.adapters.results.result import BandwidthResult
+from skewscope.adapters.results.result import COMPUTING, BandwidthResult, Measure
 from skewscope.adapters.results.result_finding import LEAST, ResultFinding, format_number
 
 MIN_TABLES = 2
 PEER_ACCESS = re.compile(r"(?P<way>Unidirectional|Bidirectional) P2P=(?P<access>\w+)")
+GPU = re.compile(r"(?P<node>.*)/gpu(?P<gpu>\d+)")
+"""The place of a GPU; hosts may be called `gpu-n05`."""
 DEVICE = re.compile(r"(?:mlx|bnxt_re|irdma|rocep|ibp|efa|hsi|ionic)\w*\d")
 """Names of adapters that move data by RDMA."""
 MOST_RESENT = 0.005
@@ -36,7 +38,7 @@ def judge_tables(results: Sequence[BandwidthResult]) -> list[ResultFinding]:
 
 def _name_whole_nodes(results: Sequence[BandwidthResult]) -> list[BandwidthResult]:
     """Returns the results, with the node alone where no node has results of two devices."""
-    places = {place for each in results for place in each.nodes if "/gpu" not in place}
+    places = {place for each in results for place in each.nodes if not GPU.fullmatch(place)}
     nodes = [place.partition("/")[0] for place in places]
     if len(nodes) != len(set(nodes)):
         return list(results)
@@ -44,7 +46,7 @@ def _name_whole_nodes(results: Sequence[BandwidthResult]) -> list[BandwidthResul
 
 
 def _node_of(place: str) -> str:
-    return place if "/gpu" in place else place.partition("/")[0]
+    return place if GPU.fullmatch(place) else place.partition("/")[0]
 
 
 def find_slow_peer_access(results: Sequence[BandwidthResult]) -> Iterator[ResultFinding]:
@@ -143,18 +145,18 @@ def explain_slow(
     reached = sorted(zip(ratios, slow, strict=True), key=lambda pair: pair[0])
     for node in nodes:
         mine = [(ratio, each) for ratio, each in reached if node in each.nodes]
-        what, event = _name_member(node)
+        what, event = _name_member(node, mine[0][1].measure)
         yield ResultFinding(event, f"{what} {node} is slower than its peers: {_describe_worst(mine, usual)}", (node,))
     if rest := [(ratio, each) for ratio, each in reached if not set(nodes) & set(each.nodes)]:
         text = f"A path between nodes is slower than others: {_describe_worst(rest, usual)}"
         yield ResultFinding("bench-path-slower", text, rest[0][1].nodes)
 
 
-def _name_member(node: str) -> tuple[str, str]:
+def _name_member(node: str, measure: Measure) -> tuple[str, str]:
     """Returns what a member is, a node, or a GPU or a network device of one, and the event that it is slower."""
-    _, _, part = node.rpartition("/")
-    if part.startswith("gpu"):
-        return "GPU", "bench-gpu-slower"
+    if GPU.fullmatch(node):
+        return "GPU", "bench-gpu-slower" if measure.what != COMPUTING else "bench-gpu-computes-slower"
+    part = node.rpartition("/")[2]
     return ("Device", "bench-device-slower") if "/" in node or is_device(part) else ("Node", "bench-node-slower")
 
 

@@ -155,6 +155,8 @@ class Measure:
 
 
 BUS_BANDWIDTH = Measure("bus bandwidth", "GB/s")
+COMPUTING = "speed of computing"
+FLOPS = Measure(COMPUTING, "Gflop/s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,10 +118,16 @@ class Limits(SeriesDetector):
         latest = np.full(len(cells), np.nan)
         single = np.flatnonzero(cells.is_counter & np.isnan(cells.value) & ~np.isnan(cells.time))
         latest[single] = cells.state.latest[cells.series[single]]
+        # Of a histogram it is the mean of enough observations that is a share.
+        means, is_mean = cells.means.at, np.zeros(len(cells), bool)
+        latest[means] = np.where(np.isnan(cells.value[means]), cells.means.overall(1 / NEGLIGIBLE), np.nan)
+        is_mean[means] = True
         with np.errstate(invalid="ignore"):
             wholes = self._wholes(np.arange(len(self.at)), latest)
             allowed = self._limit * wholes
-            beyond = (self._whole >= 0) & (latest[self.at] > allowed) & (wholes >= 1 / NEGLIGIBLE)
+            is_enough = (wholes >= 1 / NEGLIGIBLE) | is_mean[self.at]
+            beyond = (self._whole >= 0) & (latest[self.at] > allowed) & is_enough
+            beyond &= ~is_mean[self.at] | (latest[self.at] >= self._floor)
         for n in np.flatnonzero(beyond).tolist():
             yield self._finding(n, TOTAL, float(latest[self.at[n]]), float(allowed[n]))
 

@@ -154,6 +154,15 @@ class HistogramMeans:
             return -1
         return int(rows.series[list(rows.selectors).index(selector), number])
 
+    def overall(self, least: float) -> F64:
+        """Returns [histogram] the mean of all that was observed since it began, NaN of fewer than `least`."""
+        sums, counts = (
+            np.where(some >= 0, self.state.latest[some], np.nan) if len(some) else np.empty(0)
+            for some in (self._sums, self._counts)
+        )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(counts >= least, sums / counts, np.nan)
+
     def read(self, cells: Index) -> tuple[Index, F64, F64]:
         """Returns the cells of which enough observations are new, with their means and times in seconds since 1970.
 

@@ -52,3 +52,9 @@ def test_a_time_of_day_before_each_row_is_a_column_without_a_name():
 
 def test_a_name_is_no_part_of_another_one():
     assert find_header("CPUS  IDLE%", ("CPU",), ()) is None
+
+
+def test_a_separator_may_end_each_line():
+    header = find_header("# pxname,svname,qcur,", ("svname", "qcur"), ())
+    assert header.split_row("pool,vllm-1,7,") == {"# pxname": "pool", "svname": "vllm-1", "qcur": "7"}
+    assert header.split_row("pool,vllm-1,7,8") is None

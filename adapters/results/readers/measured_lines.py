@@ -4,12 +4,12 @@ import re
 from dataclasses import dataclass
 
 from skewscope.adapters.results.readers.bandwidth_table import host_of_name
-from skewscope.adapters.results.result import BandwidthResult, Measure, to_number
+from skewscope.adapters.results.result import FLOPS, BandwidthResult, Measure, to_number
 from skewscope.adapters.results.result_format import ResultFormat
 
 MAX_LINE = 1000
 MAX_LINES = 200_000
-BYTES, BITS, FLOPS = Measure("bandwidth", "GB/s"), Measure("bandwidth", "Gbit/s"), Measure("speed", "Gflop/s")
+BYTES, BITS = Measure("bandwidth", "GB/s"), Measure("bandwidth", "Gbit/s")
 LATENCY = Measure("latency", "us", is_time=True)
 PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
 BINARY = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}

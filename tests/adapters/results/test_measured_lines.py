@@ -273,3 +273,30 @@ def test_a_paste_of_iperf_shows_when_its_speed_fell_and_what_was_lost_since():
     texts = {each.event: each.text for each in judge_results([result]).findings}
     assert "from 23.6 to 5.2 Gbit/s of n7 after 40 s" in texts["bench-bandwidth-falls"]
     assert "at least 0.899 %" in texts["bench-path-loses"]
+
+
+BURN = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-3b1c7d55)
+{0}%  proc'd: 2800 (7118 Gflop/s) - 2741 (6951 Gflop/s)   errors: 0 - 0   temps: 55 C - 71 C
+\tSummary at:   Sun Sep 26 15:02:05 UTC 2021
+
+96.0%  proc'd: 22400 (7011 Gflop/s) - 19455 ({1} Gflop/s)   errors: 0 - {2}   temps: 62 C - 84 C
+"""
+
+
+@pytest.mark.parametrize(
+    ("speed", "wrong", "events"),
+    [(7005, 0, []), (5587, 0, ["bench-gpu-computes-slower"]), (7005, 3, ["bench-values-wrong"])],
+)
+def test_a_gpu_that_computes_more_slowly_than_its_siblings_is_named(speed, wrong, events):
+    results = read_results(BURN.format("12.0", speed, wrong).encode(), "gpu-n05.txt")
+    findings = judge_results(order_results(results)).findings
+    assert [one.event for one in findings] == events
+    assert all(one.nodes == ("gpu-n05/gpu1",) for one in findings)
+
+
+def test_hosts_that_are_called_after_gpus_are_hosts():
+    results = [
+        one for n in range(4) for one in read_results(HPL.format(4 if n else 2.6, "").encode(), f"hpl-gpu-n0{n}.out")
+    ]
+    (finding,) = judge_results(order_results(results)).findings
+    assert (finding.event, finding.nodes) == ("bench-node-slower", ("gpu-n00",))

@@ -317,3 +317,19 @@ def test_a_share_of_three_times_and_more_is_a_factor():
         world.tick({PACKETS: 1e9 + 1e6 * n, DROPS: 5e8 + 30.5e6 * n}, pause=10.0)
     (incident,) = world.incidents()
     assert "30.5 times the packets received by the port, at most 1 % is allowed" in incident.summary
+
+
+def observed(seconds, count, signal):
+    return {(signal, "replica", "A", "sum"): seconds * count, (signal, "replica", "A", "count"): count}
+
+
+@pytest.mark.parametrize(
+    ("queued", "whole", "count", "named"),
+    [(12.0, 15.0, 2000.0, ["growing-queue"]), (6.0, 15.0, 2000.0, []), (0.05, 0.06, 2000.0, []), (12.0, 15.0, 5.0, [])],
+)
+def test_requests_that_wait_longer_than_they_are_computed_are_told_of_one_page(queued, whole, count, named):
+    world = SymptomWorld(fleet=pool_of_replicas(1))
+    world.tick({**observed(queued, count, "serve.queue_time"), **observed(whole, count, "serve.e2e")})
+    found = conclude(world)
+    assert [one.condition for one in found] == named
+    assert all("80 % of time of a whole request, at most 50 % is allowed" in one.summary for one in found)
