@@ -58,11 +58,11 @@ class EventMatcher:
         """Returns what a line is of the event: itself, one of its codes, what retracts it, or None."""
         if self.event.general and NO_ERROR.search(text, 0, MAX_COLUMNS):
             return None
+        if (fields := _first_match(self.unless, text)) is not None:
+            return FoundEvent(self.event, _labels(self.event, fields), is_retraction=True)
         if (fields := _first_match(self.patterns, text)) is not None:
             variant = _variant(self.event, fields)
             return FoundEvent(variant, _labels(self.event, fields)) if variant is not None else None
-        if (fields := _first_match(self.unless, text)) is not None:
-            return FoundEvent(self.event, _labels(self.event, fields), is_retraction=True)
         fields = _first_match(self.despite, text)
         return None if fields is None else FoundEvent(self.event, {}, is_retraction=True, voids=True)
 
