@@ -24,7 +24,6 @@ from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, Inci
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import Entity, EntityLocation, LocalityIndex
-from skewscope.engine.model.parameters import TENFOLD
 from skewscope.rules.entity_kinds import GROUP_LIKE
 
 
@@ -298,21 +297,8 @@ class Explainer:
 
         A backlog drains in twice the time in which it grew where two thirds of the capacity are used (judgement).
         """
-        return max(self.timing.linger_s, 2.0 * _duration(root))
-
-    def drain_s(self, root: IncidentState) -> float:
-        """Returns for how many seconds a root that resolves keeps a backlog that does not grow any more.
-
-        It has drained by then where nine tenths of the capacity are used (judgement).
-        """
-        return max(self.timing.linger_s, TENFOLD * _duration(root))
-
-    def _lingers(self, t: float, incident: DiagnosisState, root: IncidentState) -> bool:
-        """Whether an incident may still be what its resolved root has left."""
-        assert root.resolved_at is not None
-        grows = incident.peak_evidence.t > root.resolved_at + self.explain_s
-        drains = self.causes.is_of_load(incident.condition) and not grows
-        return root.resolved_age(t) <= (self.drain_s(root) if drains else self.linger_s(root))
+        lasted = 0.0 if root.resolved_at is None else root.resolved_at - root.opened_at
+        return max(self.timing.linger_s, 2.0 * lasted)
 
     def find_lingering(
         self, t: float, recent: Iterable[DiagnosisState], states: Mapping[str, IncidentState]
@@ -334,7 +320,7 @@ class Explainer:
                 continue
             if _is_part_of(root, incident, states):
                 continue
-            if self._lingers(t, incident, root):
+            if root.resolved_age(t) <= self.linger_s(root):
                 found[incident.id] = Explanation(root.id, "lingering")
         return found
 
@@ -401,10 +387,6 @@ def _leads_to(id_: str, other: str, roots: Mapping[str, Explanation]) -> bool:
         if id_ == other:
             return True
     return False
-
-
-def _duration(root: IncidentState) -> float:
-    return 0.0 if root.resolved_at is None else root.resolved_at - root.opened_at
 
 
 def _related(relation: str, roots: Mapping[str, str]) -> dict[str, Explanation]:

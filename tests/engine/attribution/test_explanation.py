@@ -166,24 +166,6 @@ def test_an_incident_does_not_linger_after_a_part_of_itself(merged_into, lingers
     assert found == ({"a": Explanation("b", "lingering")} if lingers else {})
 
 
-@pytest.mark.parametrize(
-    ("condition", "peak_at", "age", "lingers"),
-    [
-        pytest.param("kv-capacity-preemption-thrash", 90.0, 900.0, True, id="a backlog that drains"),
-        pytest.param("kv-capacity-preemption-thrash", 90.0, 1001.0, False, id="one that lasts"),
-        pytest.param("kv-capacity-preemption-thrash", 150.0, 900.0, False, id="one that grows again"),
-        pytest.param("kv-capacity-preemption-thrash", 150.0, 199.0, True, id="one that grows soon after"),
-        pytest.param("tp-straggler", 90.0, 900.0, False, id="no backlog"),
-    ],
-)
-def test_a_backlog_lingers_until_it_has_drained(condition, peak_at, age, lingers):
-    one, root = state("a", Explanation("b", "caused")), state("b")
-    one.condition, one.peak_evidence = condition, replace(one.peak_evidence, t=peak_at)
-    root.resolved_at = 100.0
-    explainer = Explainer(CauseGraph(catalogue()), LocalityIndex(Topology()), IncidentTiming())
-    assert bool(explainer.find_lingering(100.0 + age, [one], {"a": one, "b": root})) is lingers
-
-
 def test_what_works_again_shows_its_aftermath_however_sure_that_is():
     hung = suspect("hung", "replica", "A", since=100.0, sure=1.0, until=500.0)
     slow = suspect("slow", "replica", "A", since=495.0, sure=3.0)
