@@ -180,7 +180,7 @@ class ConsoleScreen(Screen[None]):
         if command in ("move", "page"):
             self._move_cursor(command, arg)
             return True
-        if command == "jump":
+        if command == "letters":
             self.set_jumping(on=True)
             return True
         if command == "other":

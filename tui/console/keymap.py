@@ -80,7 +80,7 @@ KEYS = (
     KeyBinding("open", ("enter",), "open", 0, "open; again to close", "Look", "open"),
     KeyBinding("back", ("escape",), "back", 0, "close, clear, go back", "Look"),
     KeyBinding("filter", ("/",), "filter", 0, "filter by words, fields", "Look", "filter"),
-    KeyBinding("jump", (";", "ctrl+o"), "jump", 0, "jump by a letter", "Look", "jump"),
+    KeyBinding("jump", (";", "ctrl+o"), "letters", 0, "jump by a letter", "Look", "jump"),
     KeyBinding(
         "entry",
         ("K",),

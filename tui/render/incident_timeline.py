@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from skewscope.engine.advice.incident_words import format_others
 from skewscope.engine.model.incident import SEVERITIES, Incident
@@ -124,7 +125,7 @@ def label_spans(lengths: Sequence[IncidentLength], columns: int) -> list[Span]:
     spans: list[Span] = []
     used = 0
     begins = [_column(entry.begin, columns) for entry in lengths]
-    for entry, begin, until in zip(lengths, begins, [*begins[1:], columns + 1], strict=True):
+    for entry, (begin, until) in zip(lengths, pairwise([*begins, columns + 1]), strict=True):
         room = until - begin - 1
         if begin < used or room < MIN_LABEL:
             continue

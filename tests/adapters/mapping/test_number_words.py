@@ -30,7 +30,14 @@ MEANT = {
 }
 UNCLEAR = (
     *("CPUSurplusCreditBalance", "CPU Credits Consumed", "node_memory_MemAvailable_bytes", "steps_remaining"),
-    *("cpu_usage_percent", "cache_used_ratio", "queue_capacity", "queue_consumers", "last_error_time"),
+    *(
+        "cpu_usage_percent",
+        "cache_used_ratio",
+        "queue_capacity",
+        "queue_consumers",
+        "queue_messages_published_total",
+        "last_error_time",
+    ),
     *("process_start_time_seconds", "go_gc_duration_seconds", "request_timeout_seconds", "redis_connected_clients"),
     *("cpu_seconds_total", "uptime_seconds", "request_success_ratio", "train_loss", "x" * 200, ""),
 )

@@ -221,3 +221,8 @@ def test_a_page_of_a_hang_says_where_each_rank_stopped():
 def test_a_report_of_a_storm_says_its_causes_first():
     lines = to_plain_text(report_lines("x", outcome(storm()), NAMES, 100)).splitlines()
     assert any(each.startswith(" 912 open · 2 causes") for each in lines[:8])
+
+
+def test_a_time_whose_incidents_are_all_explained_by_one_out_of_sight_has_an_empty_lane():
+    timeline = build_timeline((over(12, 38, "n3", explained_by=Explanation("n2-10", "caused")),), T0, T0 + 100, NAMES)
+    assert len(timeline_lines(timeline, 80)) == 1
