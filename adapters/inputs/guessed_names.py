@@ -13,7 +13,7 @@ import yaml
 
 from skewscope.adapters.mapping.column_names import convert_unit, find_signal_at_end
 from skewscope.adapters.mapping.counter_names import find_counter, find_counter_signal
-from skewscope.adapters.mapping.entities import DEVICE_LABELS, NODE_LABELS
+from skewscope.adapters.mapping.entities import DEVICE_LABELS, GPU_ID_LABELS, GPU_LABELS, NODE_LABELS
 from skewscope.adapters.mapping.name_mapping import PARTS, NameMapping, parse_mapping
 from skewscope.adapters.mapping.names import build_index
 from skewscope.adapters.mapping.number_words import (
@@ -211,7 +211,10 @@ def _guess(metric: str, labels: Mapping[str, str], metrics: Collection[str]) -> 
     if found is None:
         return None
     signal, name = catalogue().signals[found.signal], found.name
-    if (signal.type == "histogram") != is_histogram or signal.type == "counter" or TOTAL.search(metric):
+    # A temperature may be of anything.
+    is_placed = signal.entity != "gpu" or name.is_gpu or any(map(labels.get, (*GPU_LABELS, *GPU_ID_LABELS)))
+    is_fitting = (signal.type == "histogram") == is_histogram and signal.type != "counter" and not TOTAL.search(metric)
+    if not is_placed or not is_fitting:
         return None
     unit = name.unit
     if signal.range == SHARE and unit in ("", "%"):

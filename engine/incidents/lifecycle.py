@@ -198,3 +198,4 @@ class IncidentLifecycle:
             for kind, some in before._recent.items()  # noqa: SLF001 - one of its own kind
         }
         self.version, self.period, self.delay = before.version + 1, before.period, before.delay
+        self.newest = before.newest

@@ -47,7 +47,7 @@ def test_a_log_of_one_job_is_not_answered_with_agents_on_dpus(tmp_path):
 HINTED = {
     "a name like one that is known": (
         "metrics.om",
-        "\n".join(f'vllm:num_request_waiting{{instance="chat-0:8000"}} 3 {BEGIN + n}' for n in range(3))
+        "\n".join(f'vllm:num_requests_waitng{{instance="chat-0:8000"}} 3 {BEGIN + n}' for n in range(3))
         + f'\nvllm:num_requests_running{{instance="chat-0:8000"}} 3 {BEGIN}\n# EOF\n',
         "serve.waiting",
     ),
