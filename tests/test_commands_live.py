@@ -42,7 +42,8 @@ def texts_in_order(commands):
 def test_every_command_for_slurm_is_accepted_by_slurm_and_taken_back(tmp_path):
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/sh\nsleep 60\n")
-    values = {"node": "gpu2", "incident": "5d5d", "number": "2", "former": "1", "value": "gpu1", "command": "true"}
+    values = {"node": "gpu2", "spare": "gpu2", "incident": "5d5d", "number": "2", "former": "1", "value": "gpu1"}
+    values["command"] = "true"
     with slurm_cluster(tmp_path) as cluster:
         waiting = run(f"sbatch --parsable --hold {script}", cluster.environment, tmp_path)
         running = run(f"sbatch --parsable --nodelist=gpu1 {script}", cluster.environment, tmp_path)

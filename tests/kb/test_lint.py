@@ -235,7 +235,15 @@ SENSE = {
         ISOLATE, "do: ip link", "do: ifconfig link", "do: ifconfig", "'ifconfig link", "begins with 'ip'"
     ),
     "a check with an unknown program": Damage(
-        ISOLATE, "check: ip -st", "check: top -st", "check: top", "'top'", "of a known tool"
+        ISOLATE, "check: ip -st", "check: gtop -st", "check: gtop", "'gtop'", "of a known tool"
+    ),
+    "an undo with a value that nothing prints": Damage(
+        "mitigations/resize-parallel-group.yaml",
+        "  former: pgrep -af 'vllm serve'\n",
+        "",
+        "undo: 'curl",
+        "{former}, which nothing prints",
+        "`former` or `check`",
     ),
     "a placeholder that is not known": Damage(
         ISOLATE, "set dev {device} up", "set dev {devise} up", "undo: ip", "{devise}", "a known placeholder", "'device'"
