@@ -53,6 +53,8 @@ TRAINING_WORDS = frozenset(("loss", "lr", "epoch", "grad", "train", "training", 
 """Words of lines whose steps are those of a training job..."""
 SERVING_WORDS = frozenset(("request", "requests", "reqs", "prefill", "decode", "kv", "cache"))
 """...and of lines whose steps are the rounds of an engine."""
+NAMED_AFTER_STEPS = 2
+"""From here on the name of a time says that it is of a step."""
 CLOCK_WORDS = frozenset(("elapsed", "time", "wall", "runtime", "clock"))
 """Words of what may count from the begin of the job."""
 NEUTRAL = frozenset(
@@ -184,7 +186,7 @@ def _step_roles(template: Template, file: str) -> list[Role]:
         roles.append(Role(number, "step", FormatField(step="number"), "the number of the step"))
         roles += _find_epoch(template, number)
     dates = _find_dates(template, number, file)
-    if duration := _find_duration(template, dates):
+    if duration := _find_duration(template, dates, is_of_steps=number is not None):
         roles.append(duration)
         roles += _find_parts(template)
     columns = [(n, one) for n, one in enumerate(template.columns) if not one.is_bracketed]
@@ -267,8 +269,8 @@ def _find_dates(template: Template, number: int | None, file: str) -> _Dates:
     return _Dates(times if times[-1] > times[0] else (), steps)
 
 
-def _find_duration(template: Template, dates: _Dates) -> Role | None:
-    """Returns the column of the time of a step."""
+def _find_duration(template: Template, dates: _Dates, *, is_of_steps: bool) -> Role | None:
+    """Returns the column of the time of a step; what is only called a time needs a number of the step, or dates."""
     best: tuple[int, int, str] | None = None
     for place, column in enumerate(template.columns):
         score, unit = _duration_unit(column, template.numbers(place))
@@ -280,7 +282,7 @@ def _find_duration(template: Template, dates: _Dates) -> Role | None:
         fitting = [one for one, factor in factors.items() if dates.fit([factor * each for each in numbers])]
         if fitting and (best is None or score > best[0]):
             best = score, place, fitting[0]
-    if best is None:
+    if best is None or (best[0] < NAMED_AFTER_STEPS and not is_of_steps and not dates.times):
         return None
     _, place, unit = best
     is_said = bool(_duration_unit(template.columns[place], template.numbers(place))[1])

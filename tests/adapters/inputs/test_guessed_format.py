@@ -100,6 +100,7 @@ def test_steps_that_begin_anew_with_each_epoch_are_of_one_run(form, wanted):
         "throughput 123{d} tokens/s",  # of an engine or of a job
         "latency {d}.2 ms",
         "step {n} step_time {n}",  # whole numbers without a unit
+        "elapsed_time: 900.{d} secs.nsecs",  # neither of a step nor dated
     ],
 )
 def test_what_names_and_units_leave_open_is_not_guessed(form):
