@@ -12,11 +12,12 @@ from skewscope.adapters.formats.compression import open_stream
 from skewscope.adapters.formats.openmetrics import MAX_SECONDS, ExpositionReader, list_series
 from skewscope.adapters.formats.openmetrics_grammar import looks_like_exposition
 from skewscope.adapters.inputs.counter_dumps import parse_dump_name
+from skewscope.adapters.inputs.page_sections import split_page
 from skewscope.adapters.inputs.prometheus_pages import MAX_PAGE_BYTES, parse_page_time
 from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import Input, Recording
 from skewscope.adapters.mapping.names import MetricResolver, SeriesRegistry
-from skewscope.engine.ingest.feed import Block
+from skewscope.engine.ingest.feed import Block, concat_blocks
 from skewscope.kb.problems import InputError, Problem
 
 ONE_MOMENT = "one page shows one moment; put more into one folder, each named by its time (1795177354.prom)"
@@ -33,9 +34,11 @@ def scan(source: Input, recording: Recording) -> Iterator[tuple[str, dict[str, s
     Raises:
         InputError: the page cannot be read.
     """
-    with open_stream(recording.resolve_path(source.path), MAX_PAGE_BYTES) as stream:
-        for metric, labels in list_series(stream, recording.display_path(source.path)):
-            yield metric, dict(labels)
+    with open_stream(recording.resolve_path(source.path), MAX_PAGE_BYTES, keep_prompts=True) as stream:
+        for server, page in split_page(stream):
+            own = {"instance": server} if server else {}
+            for metric, labels in list_series(page, recording.display_path(source.path)):
+                yield metric, {**own, **dict(labels)}
 
 
 def list_types(source: Input, recording: Recording) -> dict[str, str]:
@@ -57,13 +60,17 @@ def read(source: Input, recording: Recording, registry: SeriesRegistry, names: M
     time = _parse_start(given, shown) if given else path.stat().st_mtime if named is None else named
     whose = "" if given or named is not None else "; its time is that of the file"
     registry.warnings.append(f"{source.path}: {ONE_MOMENT}{whose}")
-    exposition = ExpositionReader(names.target_lookup(static, registry))
-    with open_stream(path, MAX_PAGE_BYTES) as stream:
-        block = exposition.read(stream, shown, time)
-    if exposition.prompts:
-        noun = "line" if exposition.prompts == 1 else "lines"
-        registry.warnings.append(f"{source.path}: left out {exposition.prompts} {noun} that a shell wrote")
-    return block
+    blocks, prompts = [], 0
+    with open_stream(path, MAX_PAGE_BYTES, keep_prompts=True) as stream:
+        for server, page in split_page(stream):
+            own = {"instance": server} if server else {}
+            exposition = ExpositionReader(names.target_lookup({**own, **static}, registry))
+            blocks.append(exposition.read(page, shown, time))
+            prompts += exposition.prompts
+    if prompts:
+        noun = "line" if prompts == 1 else "lines"
+        registry.warnings.append(f"{source.path}: left out {prompts} {noun} that a shell wrote")
+    return concat_blocks(blocks)
 
 
 def _parse_start(text: str, file: str) -> float:

@@ -420,9 +420,9 @@ def _derived_diagnoses(conclusions: Iterable[Conclusion]) -> list[DerivedDiagnos
 
 
 def _keep_worst(findings: Iterable[Finding]) -> dict[FindingKey, Finding]:
-    """Returns the findings by their keys; of several series of a signal at a place, the worst counts."""
+    """Returns the findings by their keys; of several series of a signal at a place, the worst counts, else the last."""
     kept: dict[FindingKey, Finding] = {}
     for one in findings:
-        if one.key not in kept or one.size > kept[one.key].size:
+        if one.key not in kept or one.size >= kept[one.key].size:
             kept[one.key] = one
     return kept
