@@ -192,9 +192,10 @@ def _open_rows(text: io.TextIOWrapper, name: str) -> tuple[list[str], Iterator[t
     if STORED.fullmatch(first.strip()):
         return list(STORED_COLUMNS), _bounded(chain([first.split()], map(str.split, text)), name)
     if first.startswith("{"):
-        records = [one for line in chain([first], text) if (one := _read_record(line.strip()))]
-        names = _list_names(records)
-        return names, _bounded(([one.get(each) for each in names] for one in records), name)
+        records = (one for line in chain([first], text) if (one := _read_record(line.strip())))
+        head = [*islice(records, LINES_LOOKED_AT)]
+        names = _list_names(head)
+        return names, _bounded(([one.get(each) for each in names] for one in chain(head, records)), name)
     separator = find_separator(first)
     names = split_cells(first, separator)
     return names, _bounded((row for row in csv.reader(text, delimiter=separator) if len(row) == len(names)), name)

@@ -186,36 +186,21 @@ NEEDLESS_WORDS = (
 )
 """Columns that say nothing of a fault: limits, what a part is called, and the progress of a training."""
 PACES = (
-    (frozenset(("step", "it", "batch", "batches")), True),
+    (frozenset(["step", "it", "batch", "batches"]), True),
     (
-        frozenset(("token", "tok", "toks", "sample", "sequence", "sequences", "seq", "image", "images", "throughput")),
+        frozenset(["token", "tok", "toks", "sample", "sequence", "sequences", "seq", "image", "images", "throughput"]),
         True,
     ),
-    (frozenset(("mfu", "tflops", "tflop", "flops", "pflops", "throughput", "achieved", "model")), False),
+    (frozenset(["mfu", "tflops", "tflop", "flops", "pflops", "throughput"]), False),
 )
 """Words of a pace, and whether a word for a second must be there; first those that say the most of a step's time."""
-SECOND_WORDS = frozenset(("s", "sec", "second", "seconds", "tps", "ips"))
-PACE_FILLERS = frozenset(
+SECOND_WORDS = frozenset(["s", "sec", "second", "seconds", "tps", "ips"])
+PACE_FILLERS = SECOND_WORDS | frozenset(
     (
-        *SECOND_WORDS,
-        *(
-            "per",
-            "gpu",
-            "device",
-            "rank",
-            "node",
-            "chip",
-            "core",
-            "train",
-            "training",
-            "perf",
-            "global",
-            "local",
-            "avg",
-        ),
-        *("total", "mean", "average", "throughput", "instant", "current"),
+        *("per", "gpu", "device", "rank", "node", "chip", "core", "train", "training", "perf", "global", "local"),
+        *("avg", "mean", "average", "total", "current", "model", "achieved"),
     )
-) - {"throughput"}
+)
 """Words that say of what a pace is, or of when."""
 ELAPSED = frozenset(
     (

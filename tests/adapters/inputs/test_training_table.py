@@ -76,6 +76,7 @@ def test_cells_are_empty_in_rows_of_other_metrics():
         "step,rank,time\n1,0,5\n2,1,6\n",
         "batch,throughput\n1,20\n2,30\n",
         "step,loss\n1,2.0\n2,2.1\n",
+        "step,model\n1,2.0\n2,2.1\n",
         "step,time\nwarm-up,5\nmain,6\n",
         "step,time\n5,1\n3,2\n",
         "loss,time\n1,5\n2,6\n",
