@@ -42,6 +42,7 @@ def test_each_page_is_of_the_server_that_was_asked(tmp_path):
         ("a 1\n" + paste(1, 2), ["", "chat-0:8000", "chat-1:8000"]),
         ("$ curl http://a:80/metrics\nx 1\n$ curl 'http://b:80/m'\nx 2\n", ["a:80", "b:80"]),
         ('x{said="curl a:80/m"} 1\ny{said="curl b:80/m"} 1\n', [""]),
+        ("$ " + "curl " * 100_000 + "\n$ curl b:80/m\n", [""]),
         ("", [""]),
     ],
 )
