@@ -6,7 +6,7 @@ one at the same GPUs is the same replica. All of it follows from the sightings: 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skewscope.adapters.discovery.draft import GroupDraft, NodeDraft, TopologyDraft
@@ -177,19 +177,37 @@ class LivingTopology:
 
     def _follow_groups(self, t: float, found: Topology) -> list[TopologyChange]:
         changes = []
-        pools = {replica: pool.name for pool in self._living.pools for replica in pool.replicas}
+        left = self._living.group.keys() - found.group.keys() - self.declared.group.keys()
+        names = {engine: name for name in left if (engine := self._living.group[name].engine)}
         for name, group in found.group.items():
             self._ended_groups.pop(name, None)
             before, pod = self._living.group.get(name), _pod_of(group)
-            if name not in self.declared.group and before is None:
+            if before is not None:
+                if _pod_of(before) != pod:
+                    changes.append(TopologyChange(t, MOVED, "group", name, f"{_pod_of(before)} to {pod}"))
+            elif group.engine in names:
+                changes.append(TopologyChange(t, RENAMED, "group", name, f"was {names[group.engine]}"))
+            elif name not in self.declared.group:
                 changes.append(TopologyChange(t, BEGAN, "group", name, pod))
-            elif before is not None and _pod_of(before) != pod:
-                changes.append(TopologyChange(t, MOVED, "group", name, f"{_pod_of(before)} to {pod}"))
-        for name in self._living.group.keys() - found.group.keys() - self.declared.group.keys():
-            self._ended_groups[name] = self._living.group[name], pools.get(name, ""), t
-            changes.append(TopologyChange(t, ENDED, "group", name, _pod_of(self._living.group[name])))
-        self._ended_groups = {k: v for k, v in self._ended_groups.items() if t < v[2] + KEPT_S}
-        return sorted(changes, key=str)
+        return sorted([*changes, *self._end_groups(t, left, found)], key=str)
+
+    def _end_groups(self, t: float, left: Iterable[str], found: Topology) -> Iterator[TopologyChange]:
+        """Keeps groups that have ended, yields that they have, and forgets those that ended long ago.
+
+        What has another name now has not ended: two groups of one engine would leave open of which its series are.
+        """
+        pools = {replica: pool.name for pool in self._living.pools for replica in pool.replicas}
+        engines = {group.engine for group in found.groups if group.engine}
+        for name in left:
+            group = self._living.group[name]
+            self._ended_groups[name] = group, pools.get(name, ""), t
+            if group.engine not in engines:
+                yield TopologyChange(t, ENDED, "group", name, _pod_of(group))
+        self._ended_groups = {
+            name: one
+            for name, one in self._ended_groups.items()
+            if t < one[2] + KEPT_S and one[0].engine not in engines
+        }
 
     def _with_ended(self, found: Topology) -> tuple[Topology, GonePlaces]:
         """Returns a topology with what has ended a short time ago, and what that is."""

@@ -175,6 +175,19 @@ def test_pods_of_which_no_label_names_the_place_are_numbered():
     assert "llama-5c6d7f8b9-m4n5v" in world.pods.values()
 
 
+def test_pods_whose_place_is_named_later_are_the_same_under_another_name():
+    cluster = LivingCluster()
+    cluster.add(FIRST, "n0", (0, 1))
+    world = World(cluster).run(60)
+    assert world.pods == {"llama-0": FIRST}
+    cluster.add_node("n0")
+    world.run(60)
+    assert set(world.told(60)) == {(BEGAN, "n0"), (ENDED, "llama-0"), (RENAMED, SLOTS[0])}
+    # A group of the same pod beside it would leave open to which of the two its series belong.
+    assert list(world.drawn.topology.group) == [SLOTS[0]]
+    assert not world.drawn.gone.groups
+
+
 def test_a_pod_of_a_stateful_set_keeps_its_name():
     cluster = LivingCluster()
     cluster.add_node("n0")
