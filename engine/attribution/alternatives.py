@@ -11,7 +11,7 @@ from skewscope.engine.attribution.posterior import BOTH_THERE
 from skewscope.engine.incidents.alerts import AlertTracker, EvidenceSpec, RuleInfo
 from skewscope.engine.incidents.confidence import GAIN, prior_log_odds, weigh_evidence
 from skewscope.engine.incidents.diagnosis import DiagnosisState
-from skewscope.engine.incidents.state import IncidentState
+from skewscope.engine.incidents.state import IncidentState, find_root
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.arrays import Index, sort_unique
 from skewscope.engine.model.locality import NODE_BOUND, Entity, NeighbourIndex
@@ -226,6 +226,19 @@ class AlternativeFinder:
             others = [some for each in by_condition for condition, some in each if condition != incident.condition]
             for _, other in sorted({other.id: other for some in others for other in some}.items()):
                 _add_alternative(incident, other)
+
+    @staticmethod
+    def weigh_effects(diagnoses: Iterable[DiagnosisState], states: Mapping[str, IncidentState]) -> None:
+        """Keep look-alikes among the candidates of what explains them: which of the two was first is not seen.
+
+        No effect is surer than what explains it.
+        """
+        for effect in diagnoses:
+            root = find_root(effect, states)
+            if isinstance(root, DiagnosisState) and effect.condition in root.alternatives:
+                odds = min(effect.log_odds, root.log_odds) + BOTH_THERE
+                if odds > root.alike_effects.get(effect.condition, -math.inf):
+                    root.alike_effects = {**root.alike_effects, effect.condition: odds}
 
 
 def _add_alternative(incident: DiagnosisState, other: DiagnosisState) -> None:

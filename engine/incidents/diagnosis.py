@@ -37,6 +37,8 @@ class DiagnosisState(IncidentState):
     Replaced, never changed."""
     candidate_locations: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(candidate, names of its possible locations) for those that may be somewhere else."""
+    alike_effects: Mapping[str, float] = field(default_factory=dict)
+    """Log-odds of look-alikes that it explains. Replaced, never changed."""
     comparison_count: int = 0
     """Number of comparisons with alternatives at its current primary entity."""
     compared_at: float = -math.inf
@@ -57,6 +59,7 @@ class DiagnosisState(IncidentState):
 
     def _find_posterior(self) -> Posterior:
         odds = {**self.candidates, **{name: each for name, (each, _) in self.alternatives.items()}}
+        odds |= {name: max(each, odds.get(name, each)) for name, each in self.alike_effects.items()}
         odds[self.condition] = self.log_odds
         undecided = len(self.peak_evidence.decisive_unknowns)
         return find_posterior(odds, self.peak_evidence.info.calibration, self.condition, undecided)
@@ -81,7 +84,7 @@ class DiagnosisState(IncidentState):
         """The evidence of the rules, and what it was compared with."""
         return (
             *(self.peak_evidence, self.agreeing_rules, self.alternatives),
-            *(self.candidates, self.candidate_locations),
+            *(self.candidates, self.candidate_locations, self.alike_effects),
         )
 
     def describe(

@@ -12,7 +12,21 @@ from skewscope.engine.model.incident import parse_incident
 from skewscope.engine.model.locality import Entity, NeighbourIndex
 from skewscope.engine.model.verdict import NO, YES
 from skewscope.kb.model import CausalLink
-from tests.support.incidents import GROUPS, N1, N2, RULES, SILENT, UNSEEN, Says, cluster, incidents, info, play, verdict
+from tests.support.incidents import (
+    GROUPS,
+    N1,
+    N2,
+    RULES,
+    SILENT,
+    UNSEEN,
+    Says,
+    cluster,
+    condition,
+    incidents,
+    info,
+    play,
+    verdict,
+)
 from tests.support.symptom_world import KNOWN, START, SymptomWorld
 
 PARTLY = Says(fires=False, state=NO, score=3.0, evidence=(YES, NO, NO))
@@ -192,6 +206,21 @@ def test_another_root_in_the_same_place_competes_and_makes_it_less_sure():
     assert late.confidence < alone.confidence
     apart = play({("late", N1): [(10, 40, Says())], ("blind", "D:n15"): [(10, 40, Says())]})
     assert next(one for one in apart.list_incidents() if one.condition == "late").confidence == alone.confidence
+
+
+@pytest.mark.parametrize("ends", [40, 20])
+def test_a_look_alike_that_an_incident_explains_stays_a_candidate(ends):
+    known = incidents().catalogue
+    alike = condition("backlog", (), [("late", "arrivals rise first")])
+    engine = IncidentTracker(RULES, replace(known, conditions={**known.conditions, "backlog": alike}), cluster())
+    for n in range(40):
+        backlog = {"A": Says()} if 5 <= n < ends else {}
+        engine.step(float(n), [verdict("late", {N1: Says()}), verdict("backlog", backlog, kind="group", names=GROUPS)])
+    late, backlog = engine.list_incidents()
+    assert backlog.root_id == late.id
+    (first, likeliest), (second, likely), *_ = late.posterior
+    assert (first, second) == ("late", "backlog")
+    assert 0.02 < likely < likeliest
 
 
 def test_in_quiet_ticks_one_list_of_entities_after_another_is_learnt(monkeypatch):
