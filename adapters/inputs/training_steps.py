@@ -7,8 +7,8 @@ of a log is not a sample: it includes compilation and the set-up of collectives.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
@@ -17,12 +17,15 @@ from skewscope.adapters.formats.log_lines import file_stem, read_block_lines
 from skewscope.adapters.formats.log_times import find_stamp, parse_offset
 from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
+from skewscope.adapters.inputs.regular_pauses import find_pause_shares
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.problems import InputError, Problem
 
 STEP_DURATION = "skewscope_step_duration"
 SAMPLE_RATE = "skewscope_step_sample_rate"
 EVALUATION = "skewscope_step_evaluation"
+PAUSE_SHARE = "skewscope_step_pause_share"
+NO_TIMES: F64 = np.empty(0)
 RANK_IN_NAME = re.compile(r"[-_.]?rank[-_]?\d+", re.IGNORECASE)
 RELATIVE = "the log has no times: they begin at 0 s and grow by the time of each step"
 COUNTED = "the log has no times, nor does it say how long steps take: each counts as one second"
@@ -196,11 +199,12 @@ class StepReader:
         self.collector.add(SAMPLE_RATE, {"group": self.group}, time, samples, line.number)
 
     def list_series(self) -> list[LabelledSeries]:
-        """Returns all series, with a note where times are not from the log."""
+        """Returns all series, with what regular pauses took, and with a note where times are not from the log."""
         if self._has_guesses:
             kind = PARTLY if self.has_stamps else COUNTED if self._is_counted else RELATIVE
             self.collector.note = join_notes(self.collector.note, kind)
-        return self.collector.series()
+        series = self.collector.series()
+        return series + list(_list_pause_shares(series))
 
     def _add(self, metric: str, value: float, line: LogLine, time: float | None = None) -> None:
         """Adds a sample of the job, at the time of the newest step if at no other."""
@@ -246,6 +250,16 @@ class StepReader:
         begin, self._guessed_since = self._guessed_since, None
         if begin is not None and self.time < until <= begin + MAX_SPREAD * (self.time - begin):
             self.collector.stretch(begin, (until - begin) / (self.time - begin))
+
+
+def _list_pause_shares(series: Sequence[LabelledSeries]) -> Iterator[LabelledSeries]:
+    """Yields what regular pauses took of the time of each job."""
+    evaluations = {one.labels: one.times for one in series if one.metric == EVALUATION}
+    for one in series:
+        if one.metric == STEP_DURATION:
+            ends, shares = find_pause_shares(one.times, evaluations.get(one.labels, NO_TIMES))
+            if len(ends):
+                yield replace(one, metric=PAUSE_SHARE, times=ends, values=shares)
 
 
 class LogParser(Protocol):

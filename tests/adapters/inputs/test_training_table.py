@@ -91,3 +91,13 @@ def test_other_tables_are_none(text):
 def test_without_two_steps_nothing_is_known():
     with pytest.raises(InputError, match="no two steps"):
         training_table.read_series(io.BytesIO(b"step,time\n1,100\n"), "a.csv", {})
+
+
+@pytest.mark.parametrize(("pause", "symptoms"), [(80.0, ["regular-pauses"]), (6.0, [])])
+def test_pauses_between_rows_count_by_what_they_take_of_the_time(tmp_path, pause: float, symptoms: list[str]) -> None:
+    rows = [f"{row * 10},{1.79e9 + row * 18.2 + row % 3 * 0.1 + row // 10 * pause:.3f},2.5" for row in range(1, 201)]
+    path = tmp_path / "run.csv"
+    path.write_text("\n".join(["step,wall_time,loss", *rows]))
+    found = replay(draft_recording([path]).recording).incidents
+    assert [one.condition for one in found] == symptoms
+    assert all(one.candidates[0] == "checkpoint-stall" for one in found)
