@@ -9,7 +9,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -33,8 +33,15 @@ DEVICE = re.compile(
 TOOL = re.compile(r"(?<![A-Za-z])(?:ethtool|ibstat|perfquery|counters?|statistics|stats|sysfs|infiniband)(?![A-Za-z])")
 UNNAMED_DEVICE = "nic"
 """Device of counters of which nothing says whose they are: one file is then of one device."""
+MAX_COMMAND = 1000
+"""Characters of a line in which a command is looked for."""
 READING_S = 1.0
 """Seconds between readings without any time: loops without `date` wait for one second most often."""
+PAUSE = re.compile(
+    r"(?:^|[\s;&|])(?:sleep|watch\s+-n|watch\s+--interval)[\s=]*(?P<number>\d{1,5}(?:\.\d{1,3})?)(?P<unit>[smh]?)(?=[\s;&|]|$)"
+)
+"""A command that waits between two readings."""
+PAUSE_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 LOOP = "while sleep 10; do date -Is; {command}; done > {file}"
 
 
@@ -47,6 +54,8 @@ class Counter(NamedTuple):
     labels: Mapping[str, str]
     value: float
     line: int
+    time: float | None = None
+    """Seconds since 1970, where it stands beside the value."""
 
 
 class DumpName(NamedTuple):
@@ -63,6 +72,8 @@ class DumpParser(Protocol):
 
     command: str
     """A command that prints such a dump."""
+    may_repeat: bool
+    """Whether a name may come twice in one reading; the first one counts."""
 
     def read_line(self, text: str, number: int) -> list[Counter]:
         """Returns the counters of a line."""
@@ -75,6 +86,12 @@ class Dump:
     time: float
     """Seconds since 1970; NaN before the first time in the file."""
     counters: list[Counter] = field(default_factory=list)
+    pauses: list[tuple[int, float]] = field(default_factory=list)
+    """Lines with a command that waits, and for how many seconds."""
+
+    def pause_before(self, line: int) -> float | None:
+        """Returns the seconds of the last command that waits before a line; None without one."""
+        return next((seconds for number, seconds in reversed(self.pauses) if number < line), None)
 
 
 def read_dumps(file: BinaryIO, name: str, labels: Mapping[str, str], parser: DumpParser) -> list[LabelledSeries]:
@@ -88,28 +105,37 @@ def read_dumps(file: BinaryIO, name: str, labels: Mapping[str, str], parser: Dum
     if not any(dump.counters for dump in dumps):
         raise InputError([Problem(name, 0, "", "no counter", f"output of `{parser.command}`", hint)])
     collector = SeriesCollector(name)
-    readings = [_add_dump(dump, collector, name) for dump in _place(dumps, name)]
+    placed = _place(dumps, name)
+    readings = [_add_dump(dump, collector, name, may_repeat=parser.may_repeat) for dump in placed]
+    is_stated = all(counter.time is not None for dump in dumps for counter in dump.counters)
+    is_paused = all(dump.pauses for dump, count in zip(placed, readings, strict=True) if count > 1)
     unnamed = any(counter.labels.get("device") == UNNAMED_DEVICE for dump in dumps for counter in dump.counters)
     collector.note = join_notes(
-        OWN_TIME if len(dumps) == 1 and parse_dump_name(name).time is None else "",
+        OWN_TIME if len(dumps) == 1 and parse_dump_name(name).time is None and not is_stated else "",
         f"no time between readings: {READING_S:g} s is taken, so that rates may be wrong and shares are right"
-        if max(readings) > 1
+        if max(readings) > 1 and not is_paused
         else "",
         f"nothing names its device: {UNNAMED_DEVICE!r} is taken; the label device says another" if unnamed else "",
     )
     return collector.series()
 
 
-def _add_dump(dump: Dump, collector: SeriesCollector, file: str) -> int:
+def _add_dump(dump: Dump, collector: SeriesCollector, file: str, *, may_repeat: bool) -> int:
     """Adds the counters between two times; returns how many readings they are, which follow each other."""
     names: dict[tuple[str, ...], str] = {}
     first, time, readings = "", dump.time, 1
     for counter in dump.counters:
+        if counter.time is not None:
+            collector.add(counter.metric, counter.labels, counter.time, counter.value, counter.line)
+            continue
         key = (counter.metric, *counter.labels.values())
         first = first or f"{counter.name} {key}"
         if names.get(key) == counter.name and f"{counter.name} {key}" == first:
-            names, time, readings = {}, time + READING_S, readings + 1
+            pause = dump.pause_before(counter.line)
+            names, time, readings = {}, time + (READING_S if pause is None else pause), readings + 1
         if names.get(key) == counter.name:
+            if may_repeat:
+                continue
             found = f"a second {counter.name} in one reading"
             raise InputError([Problem(file, counter.line, "", found, "each counter of a device once")])
         # Two names may become the same metric; the first is taken.
@@ -124,6 +150,8 @@ def _split_dumps(file: BinaryIO, name: str, offset: float, parser: DumpParser) -
         time = parse_time_line(text, offset)
         if time is None:
             dump.counters += parser.read_line(text, number)
+            if len(text) < MAX_COMMAND and (pause := PAUSE.search(text)):
+                dump.pauses.append((number, float(pause["number"]) * PAUSE_UNITS[pause["unit"]]))
         else:
             yield dump
             dump = Dump(time)
@@ -134,11 +162,11 @@ def _place(dumps: list[Dump], name: str) -> list[Dump]:
     """Returns the dumps with their times, which stand before them, after them, or in the file's name."""
     if len(dumps) == 1:
         time = parse_dump_name(name).time
-        return [Dump(own_time(name) if time is None else time, dumps[0].counters)]
+        return [replace(dumps[0], time=own_time(name) if time is None else time)]
     if not dumps[0].counters or dumps[-1].counters:
         # A paste may begin in the middle of a dump, whose time is not known then.
         return dumps[1:]
-    return [Dump(after.time, dump.counters) for dump, after in pairwise(dumps)]
+    return [replace(dump, time=after.time) for dump, after in pairwise(dumps)]
 
 
 def parse_time_line(text: str, offset: float) -> float | None:

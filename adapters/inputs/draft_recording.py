@@ -39,7 +39,7 @@ from skewscope.engine.engine import TICK_S
 from skewscope.engine.model.topology import Topology
 from skewscope.kb import yamlfile
 from skewscope.kb.loader import catalogue
-from skewscope.kb.problems import InputError, Problem, join_names
+from skewscope.kb.problems import InputError, NothingKnownError, Problem, join_names
 
 TOPOLOGY_FILE, MAPPING_FILE = "topology.yaml", "mapping.yaml"
 INPUT_FOLDER = "inputs"
@@ -246,7 +246,9 @@ def _check_found(draft: TopologyDraft, paths: Sequence[Path], scan: SeriesScan, 
     names = [name for name, _ in unknown.most_common() if not is_needless(name)] or sorted(unknown)
     found = f"no metric that is known, but {len(names)} others ({join_names(names, 3)})" if unknown else "no series"
     hint = f"{join_notes(*_explanations(recording)) or '--mapping FILE maps your names'}: docs/mapping.md shows how."
-    raise InputError([Problem(where, 0, "", found, "metrics of exporters that the catalogue lists", hint)])
+    # Numbers that were read, and of which nothing is known, are too little to judge; a mapping of the user's is wrong.
+    kind = NothingKnownError if unknown and not recording.mapping.rules else InputError
+    raise kind([Problem(where, 0, "", found, "metrics of exporters that the catalogue lists", hint)])
 
 
 def _explanations(recording: Recording) -> list[str]:

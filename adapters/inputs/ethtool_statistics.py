@@ -30,6 +30,7 @@ class EthtoolParser:
     """Finds the statistics of devices; a device is named by the command, by a title, or for the whole file."""
 
     command = "ethtool -S eth0"
+    may_repeat = False
 
     def __init__(self, place: Mapping[str, str]) -> None:
         """Takes the node and device that hold for all of the file."""

@@ -142,6 +142,15 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
             '"value": {"throughput": 2.1}, "metadata": {"step": 10, "samples_count": 512}}\n'
         ),
     ),
+    "named-numbers": (
+        "stats.txt",
+        "for n in 1 2; do date -Is; curl -s localhost:9901/stats; sleep 1; done > stats.txt",
+        (
+            "2026-11-22T10:00:00+00:00\n"
+            "cluster.chat.upstream_rq_2xx: 88120\ncluster.chat.upstream_rq_5xx: 12\n"
+            "cluster.chat.upstream_rq_retry: 4\ncluster.chat.membership_healthy: 6\n"
+        ),
+    ),
     "nanogpt-log": (
         "train.txt",
         "python train.py > train.txt",

@@ -61,6 +61,7 @@ class InfinibandParser:
     """Finds the counters of ports in the output of each of the tools."""
 
     command = "grep -r . /sys/class/infiniband/*/ports/*/"
+    may_repeat = False
 
     def __init__(self, place: Mapping[str, str]) -> None:
         """Takes the node and device that hold for all of the file."""

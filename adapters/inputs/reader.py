@@ -70,6 +70,8 @@ class InputReader:
     """...and the host that a path says, '' for none."""
     is_fallback: bool = False
     """Whether it reads only what no other reader reads."""
+    is_last: bool = False
+    """Whether it reads only what neither a reader nor any log of a known kind is."""
     keeps_prompts: bool = False
     """Whether it gets what was typed at a shell, which may name the host or what an output is of."""
     has_metrics: bool = False

@@ -11,6 +11,7 @@ from skewscope.adapters.inputs.known_formats import KIND as TEXT
 from skewscope.adapters.inputs.known_formats import known_formats
 from skewscope.adapters.inputs.log_recognition import LookAhead, find_log_kind, is_any_log
 from skewscope.adapters.inputs.nearest_kind import EXPECTED, METRICS_HINT, explain_refusal
+from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.recording import RECORDING_FILE, Input, input_readers
 from skewscope.kb.problems import InputError, Problem, join_names
 
@@ -87,16 +88,21 @@ def find_kind(path: Path, ahead: LookAhead | None = None) -> str:
         InputError: the file cannot be read.
     """
     readers = input_readers().items()
-    first, last = ([one for one in readers if one[1].is_fallback == late] for late in (False, True))
+    first = [one for one in readers if not one[1].is_fallback and not one[1].is_last]
+    last, rest = [one for one in readers if one[1].is_fallback], [one for one in readers if one[1].is_last]
     with open_stream(path) as stream, open_stream(path, keep_prompts=True) as whole:
         heads = {False: stream.read(HEAD_BYTES), True: whole.read(HEAD_BYTES)}
         if own := known_formats().choose_own(heads[True]):
             return own.kind or TEXT
-        fitting = (kind for kind, reader in first if reader.recognise(heads[reader.keeps_prompts], path.name))
-        if kind := next(fitting, ""):
+
+        def fitting(some: list[tuple[str, InputReader]]) -> str:
+            kinds = (kind for kind, reader in some if reader.recognise(heads[reader.keeps_prompts], path.name))
+            return next(kinds, "")
+
+        if kind := fitting(first):
             return kind
-        fallback = next((kind for kind, reader in last if reader.recognise(heads[reader.keeps_prompts], path.name)), "")
-        return find_log_kind(stream, heads[False], path.name, ahead or LookAhead(), fallback)
+        log = find_log_kind(stream, heads[False], path.name, ahead or LookAhead(), fitting(last))
+        return log or fitting(rest)
 
 
 def find_inputs(
