@@ -4,6 +4,7 @@ A row of blanks-aligned cells is split at blanks where that gives a cell for eac
 column that it stands under: so cells may be empty, or hold several words.
 """
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class TableHeader:
 
     def _split(self, line: str, begin: int) -> Sequence[str] | None:
         if self.separator:
-            cells = [_bare(cell) for cell in line[begin:].strip().strip("|").split(self.separator)]
+            cells = [_bare(cell) for cell in _split_quoted(line[begin:].strip().strip("|"), self.separator)]
             # A separator may end each line, of the header as well.
             while len(cells) > len(self.names) and not cells[-1]:
                 cells.pop()
@@ -69,6 +70,13 @@ class TableHeader:
         overlaps = [min(end, e) - max(start, s) for s, e in zip(self.starts, self.ends, strict=True)]
         best = max(range(len(overlaps)), key=overlaps.__getitem__)
         return best if overlaps[best] > 0 else max((n for n, s in enumerate(self.starts) if s <= start), default=0)
+
+
+def _split_quoted(line: str, separator: str) -> list[str]:
+    """Returns the cells of a row; in quotes a separator is none."""
+    if '"' not in line:
+        return line.split(separator)
+    return next(csv.reader([line], delimiter=separator), [])
 
 
 def _bare(cell: str) -> str:

@@ -6,13 +6,14 @@ part of it that no healthy job has, that is the finding.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, NamedTuple
 
 from skewscope.adapters.formats.log_lines import decode_head, read_lines
 from skewscope.adapters.inputs.file_origin import find_node, own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.messages import metric_of
+from skewscope.engine.model.parameters import MIN_PAST
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import NothingKnownError, Problem
 from skewscope.kb.table_rows import TableHeader, find_header
@@ -38,8 +39,13 @@ class Profiler:
     """A line with the time of all; None where it is that of all rows."""
     whole_rows: tuple[str, ...] = ()
     """Operations that contain all others, the outermost first."""
+    scale: float = 1.0
+    """Factor from a number without a unit to seconds, or to bytes."""
 
 
+KERNELS, COPIES, SIZES = "Name", "Operation", "Total (MB)"
+"""Columns of Nsight Systems: of kernels and calls, of copies by their time or size, and what was copied."""
+NSIGHT_COLUMNS = ("Time (%)", "Time(%)", "Num Calls")
 PROFILERS = (
     Profiler(
         "PyTorch",
@@ -58,8 +64,12 @@ PROFILERS = (
     Profiler(
         "Lightning", "Action", "Total time (s)", ("Mean duration (s)", "Num calls", "Percentage %"), None, ("Total",)
     ),
-    Profiler("Nsight Systems", "Name", "Time (%)", ("Total Time (ns)", "Instances")),
-    Profiler("Nsight Systems", "Name", "Time(%)", ("Total Time (ns)", "Instances")),
+    *(
+        Profiler("Nsight Systems", names, f"Total Time ({unit})", NSIGHT_COLUMNS, scale=scale)
+        for unit, scale in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("sec", 1.0))
+        for names in (KERNELS, "Range", COPIES)
+    ),
+    Profiler("Nsight Systems", COPIES, SIZES, scale=1e6),
     Profiler("rocprof", "Name", "TotalDurationNs", ("Calls", "AverageNs", "Percentage")),
 )
 
@@ -73,6 +83,8 @@ class Part:
     operations: re.Pattern[str]
     most: float
     """Share of the time beyond which it is a finding."""
+    is_repeated: bool = False
+    """Whether a kind counts only where its longest one takes little of its time: few large copies load a model."""
 
 
 PARTS = (
@@ -92,7 +104,10 @@ PARTS = (
         # More than everything else together.
         0.5,
     ),
+    Part("profile-copies-to-gpu", "copying to the GPU", re.compile(r"[Mm]emcpy (HtoD|Host-to-Device)"), 0.25, True),
+    Part("profile-copies-from-gpu", "copying from the GPU", re.compile(r"[Mm]emcpy (DtoH|Device-to-Host)"), 0.25, True),
 )
+MEMORY_OPERATION = re.compile(r"\[CUDA mem|Mem(cpy|set) ")
 
 
 class Share(NamedTuple):
@@ -102,6 +117,14 @@ class Share(NamedTuple):
     share: float
     largest: str
     """The operation with the most of it."""
+    speed: float | None = None
+    """Bytes per second, of copies whose size is known."""
+
+    def __str__(self) -> str:
+        """Returns what takes so much of the time, as a sentence."""
+        speed = f" at {self.speed / 1e9:.3g} GB/s" if self.speed else ""
+        what = f"{self.part.what[0].upper()}{self.part.what[1:]}"
+        return f"{what} takes {100 * self.share:.0f} % of the time{speed}, most of it {self.largest[:120]}"
 
 
 @dataclass(slots=True)
@@ -113,15 +136,42 @@ class ProfileTable:
     times: dict[str, float] = field(default_factory=dict)
     """By operation."""
     whole: float = 0.0
+    longest: dict[str, float] = field(default_factory=dict)
+    """Of a single operation of each kind, where the table says it."""
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    """Bytes of copies, by operation."""
+
+    @property
+    def is_of_copies(self) -> bool:
+        """Whether it has no kernels beside copies, so that their part of the time is not known."""
+        return bool(self.times) and all(MEMORY_OPERATION.search(name) for name in self.times)
 
     def shares(self) -> Iterator[Share]:
         """Yields the parts that are known, of tables with any time."""
         outer = next((self.times[name] for name in self.profiler.whole_rows if name in self.times), 0.0)
         whole = self.whole or outer or sum(self.times.values())
-        for part in PARTS if whole > 0 else ():
-            own = {name: time for name, time in self.times.items() if part.operations.search(name)}
+        for part in PARTS if whole > 0 and not self.is_of_copies else ():
+            own = {name: time for name, time in self.times.items() if self._counts(name, part)}
             if own:
-                yield Share(part, min(sum(own.values()) / whole, 1.0), max(own, key=own.__getitem__))
+                taken, size = sum(own.values()), sum(self.sizes.get(name, 0.0) for name in own)
+                speed = size / taken if size and taken else None
+                yield Share(part, min(taken / whole, 1.0), max(own, key=own.__getitem__), speed)
+
+    def _counts(self, name: str, part: Part) -> bool:
+        is_few = part.is_repeated and MIN_PAST * self.longest.get(name, 0.0) > self.times[name]
+        return bool(part.operations.search(name)) and not is_few
+
+
+def join_copies(tables: Sequence[ProfileTable]) -> list[ProfileTable]:
+    """Returns tables in which those of copies stand with the kernels of the same report, where it has both."""
+    kernels = [one for one in tables if one.profiler.names == KERNELS and "Instances" in one.header.names]
+    copies = [one for one in tables if one.is_of_copies and one.profiler.times != SIZES]
+    sizes = [one.times for one in tables if one.profiler.times == SIZES]
+    joined = [
+        replace(kernel, times={**kernel.times, **copy.times}, longest=copy.longest, sizes=size)
+        for kernel, copy, size in zip(kernels, copies, [*sizes, *[{}] * len(copies)], strict=False)
+    ]
+    return [*joined, *(one for one in tables if not any(one is each for each in kernels[: len(joined)]))]
 
 
 def recognise(head: bytes, _name: str) -> bool:
@@ -158,7 +208,9 @@ def _read_line(table: ProfileTable, line: str) -> None:
     time = _to_number(cells.get(table.profiler.times, "")) if cells else None
     if cells and time is not None:
         name = cells[table.profiler.names]
-        table.times[name] = table.times.get(name, 0.0) + time
+        table.times[name] = table.times.get(name, 0.0) + time * table.profiler.scale
+        longest = next((cells[column] for column in cells if column.startswith("Max")), "")
+        table.longest[name] = (_to_number(longest) or 0.0) * table.profiler.scale
 
 
 def _to_number(text: str) -> float | None:
@@ -172,14 +224,13 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
     Raises:
         InputError: there are too many lines; NothingKnownError: none is.
     """
-    tables = read_tables([text for _, text in read_lines(file, name)])
+    tables = join_copies(read_tables([text for _, text in read_lines(file, name)]))
     shares = [share for table in tables for share in table.shares()]
     node, note = find_node(labels, name)
     collector = SeriesCollector(name, note)
     for share in shares:
         if share.share > share.part.most:
-            text = f"{share.part.what} takes {100 * share.share:.0f} % of the time, most of it {share.largest[:120]}"
-            message = {"node": node, "message": text[0].upper() + text[1:]}
+            message = {"node": node, "message": str(share)}
             collector.add(metric_of(catalogue().events[share.part.event].signal), message, own_time(name), 1.0)
     if not (series := collector.series()):
         said = ", ".join(f"{share.part.what} {100 * share.share:.0f} %" for share in shares) or "no such part"

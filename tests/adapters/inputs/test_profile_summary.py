@@ -30,13 +30,32 @@ def torch(nccl, gemm="399.140ms"):
 
 NSYS = """ Time (%)  Total Time (ns)  Instances   Avg (ns)   Name
  --------  ---------------  ---------  ----------  ----------------------------------
-     {}.0       8123456789       4096   1983265.8  ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgs)
+     {0}.0       {0}23456789       4096   1983265.8  ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgs)
      21.0       2123456789       4096    518421.1  sm90_xmma_gemm_bf16bf16
 """
+COPIES = """Processing [r.sqlite] with [/opt/nsight-systems/reports/cuda_gpu_kern_sum.py]...
+Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
+60.0,6000000000,100,60000000.0,60000000.0,1,2,3,"void add<(int)4, std::array<char*, 2>>(int, T2)"
+40.0,4000000000,100,40000000.0,40000000.0,1,2,3,gemm
+
+Processing [r.sqlite] with [/opt/nsight-systems/reports/cuda_gpu_mem_time_sum.py]...
+Time (%),Total Time (ns),Count,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Operation
+100.0,{total},1000,{each},{each},1,{longest},3,[CUDA memcpy Host-to-Device]
+
+Processing [r.sqlite] with [/opt/nsight-systems/reports/cuda_gpu_mem_size_sum.py]...
+Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation
+20000.0,1000,20.0,20.0,20.0,20.0,0.0,[CUDA memcpy Host-to-Device]
+"""
+SLOW_COPIES = COPIES.format(total=10_000_000_000, each=10_000_000, longest=12_000_000)
 FOUND = {
     "a loader": (lightning(2.7), "Waiting for data takes 40 %"),
     "a loader in a run": (lightning(3.0, 4.0), "Waiting for data takes 30 %"),
     "collectives of PyTorch": (torch("2.911s"), "Communication takes 88 %"),
+    "copies of Nsight Systems": (SLOW_COPIES, "Copying to the GPU takes 50 % of the time at 2 GB/s"),
+    "copies of PyTorch": (
+        torch("0.01ms").replace("void at::native::copy", "Memcpy HtoD (Pageable -> Device)").replace("12.1us", "399ms"),
+        "Copying to the GPU takes 50 %",
+    ),
     "collectives of Nsight Systems": (NSYS.format(62), "Communication takes 75 %"),
 }
 
@@ -56,6 +75,21 @@ def test_a_part_of_the_time_that_is_too_large_is_named(text, wanted, tmp_path):
 @pytest.mark.parametrize("text", [lightning(1.2), torch("301.2ms"), NSYS.format(12)], ids=["data", "torch", "nsys"])
 def test_a_table_without_one_is_too_little_and_says_the_parts(text):
     with pytest.raises(NothingKnownError, match=r"takes|waiting for data|communication \d+ %"):
+        messages(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(COPIES.format(total=900_000_000, each=900_000, longest=1_000_000), id="copies of little time"),
+        pytest.param(COPIES.format(total=9_000_000_000, each=9_000_000, longest=2_000_000_000), id="a model is loaded"),
+        pytest.param(
+            SLOW_COPIES[SLOW_COPIES.index("Processing", 9) :], id="copies alone, which are all of their table"
+        ),
+    ],
+)
+def test_copies_that_do_not_hold_up_a_gpu_are_too_little(text):
+    with pytest.raises(NothingKnownError):
         messages(text)
 
 
