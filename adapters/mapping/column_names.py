@@ -25,6 +25,58 @@ JOINT = re.compile(r"[._:/]+(?=\w)")
 MIN_END_WORDS = 2
 OWN_WORDS = frozenset(("ttft", "tpot", "itl"))
 """Words that mean one thing, wherever they stand."""
+OTHER_QUEUES = frozenset(
+    (
+        *("io", "iops", "disk", "nvme", "sd", "md", "dm", "block", "blk", "device", "storage", "volume", "scsi", "fs"),
+        *(
+            "nic",
+            "eth",
+            "net",
+            "network",
+            "tx",
+            "rx",
+            "port",
+            "packet",
+            "packets",
+            "socket",
+            "qdisc",
+            "dma",
+            "qp",
+            "cq",
+        ),
+        *(
+            "write",
+            "read",
+            "flush",
+            "commit",
+            "log",
+            "logs",
+            "event",
+            "events",
+            "message",
+            "messages",
+            "mail",
+            "thread",
+        ),
+        *(
+            "kafka",
+            "rabbitmq",
+            "amqp",
+            "sqs",
+            "redis",
+            "celery",
+            "db",
+            "sql",
+            "mysql",
+            "postgres",
+            "nfs",
+            "rpc",
+            "export",
+        ),
+    )
+)
+"""Words right before a queue, a backlog or what is pending, by which it is none of requests to a model."""
+QUEUE_SIGNAL = "serve.waiting"
 PER_SECOND = "/s"
 """Unit of what is counted in a second."""
 GPU_WORDS = frozenset(("gpu", "sm", "vram", "fb", "hbm", "tensor", "dram"))
@@ -218,6 +270,7 @@ BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\s*")
 TOKEN = re.compile(r"[^\W_]+|%")
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 GPU_NUMBER = re.compile(r"\bgpu (\d{1,3})\b")
+NUMBERED = re.compile(r"\d.*")
 NUMBERED_GPU = re.compile(r"gpu(\d{1,3})")
 PLAIN = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 """Names that need no quotes."""
@@ -327,7 +380,10 @@ def find_signal_at_end(text: str) -> NameEnd | None:
         if start and len(name.words) < MIN_END_WORDS and not OWN_WORDS & name.words:
             return None
         if signal := find_signal(name):
-            return NameEnd(signal, name, text[:start].rstrip("._:/"))
+            begin = text[:start].rstrip("._:/")
+            before = _tokens(JOINT.split(begin)[-1])[-1:] if signal == QUEUE_SIGNAL else []
+            is_other = any(NUMBERED.sub("", word) in OTHER_QUEUES for word in before)
+            return None if is_other else NameEnd(signal, name, begin)
     return None
 
 

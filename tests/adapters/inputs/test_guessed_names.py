@@ -143,3 +143,19 @@ def test_levels_that_look_well_are_no_all_clear(tmp_path):
     (tmp_path / "a.csv").write_text(f"time,host,disk_backlog,free_slots\n{rows}\n")
     done = CliRunner().invoke(cli, ["diagnose", str(tmp_path / "a.csv"), "--no-progress"])
     assert done.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "is_of_requests"),
+    [
+        ("io_queue_depth", False),
+        ("node_disk_io_queue_depth", False),
+        ("nvme0n1.queue_depth", False),
+        ("kafka_messages_pending", False),
+        ("eth0_tx_queue_length", False),
+        ("gateway_queue_depth", True),
+        ("storage-node.vllm.queue_depth", True),
+    ],
+)
+def test_a_queue_of_something_else_is_none_of_requests(name, is_of_requests):
+    assert (find_signal_at_end(name) is not None) == is_of_requests
