@@ -11,7 +11,7 @@ import numpy as np
 from skewscope.adapters.formats.log_lines import decode_head
 from skewscope.adapters.inputs.counter_dumps import UNNAMED_DEVICE, Counter, find_place, host_in_name, read_dumps
 from skewscope.adapters.inputs.labelled import LabelledSeries, Labels, artefact_reader
-from skewscope.adapters.mapping.counter_names import find_counter
+from skewscope.adapters.mapping.counter_names import find_counter, find_pause
 from skewscope.adapters.mapping.names import build_index, ethtool_metric
 from skewscope.engine.model.arrays import F64
 from skewscope.kb.loader import catalogue
@@ -49,7 +49,11 @@ class EthtoolParser:
             metric = re.sub(r"\W", "_", ethtool_metric(name))
             place = {"node": self._place["node"], "device": self._device or UNNAMED_DEVICE}
             place |= {"queue": queue["bnxt"] or queue["ena"]} if queue else {}
-            if metric not in build_index(catalogue()) and (meaning := find_counter(match["name"])):
+            if metric in build_index(catalogue()):
+                pass
+            elif pause := find_pause(match["name"]):
+                metric = ethtool_metric(pause)
+            elif meaning := find_counter(match["name"]):
                 metric, place = meaning.metric, place | {PART: str(meaning.part), "counter": match["name"]}
             return [Counter(match["name"], metric, place, float(match["number"]), number)]
         return []

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import yaml
 
 from skewscope.adapters.mapping.column_names import convert_unit, find_signal_at_end
-from skewscope.adapters.mapping.counter_names import find_counter, find_counter_signal
+from skewscope.adapters.mapping.counter_names import find_counter, find_counter_signal, find_pause
 from skewscope.adapters.mapping.entities import DEVICE_LABELS, GPU_ID_LABELS, GPU_LABELS, NODE_LABELS
 from skewscope.adapters.mapping.name_mapping import PARTS, NameMapping, parse_mapping
 from skewscope.adapters.mapping.names import build_index
@@ -103,6 +103,8 @@ SHARE = (0.0, 1.0)
 """The range of a signal that is a share."""
 
 
+PAUSE = re.compile(r"(?P<way>rx|tx)_(?:global|prio(?P<priority>\d))_pause")
+"""What `find_pause` calls counters."""
 GuessKey = tuple[str, tuple[tuple[str, str], ...]]
 """A metric, and labels that its series have."""
 
@@ -250,6 +252,10 @@ def _guess_counter(metric: str, labels: Mapping[str, str]) -> GuessedName | None
 
 def _guess_device_counter(metric: str, bare: str, labels: Mapping[str, str]) -> GuessedName | None:
     """Returns a counter of a network device that a label names."""
+    pause = find_pause(bare) if any(labels.get(label) for label in DEVICE_LABELS) else ""
+    if match := PAUSE.fullmatch(pause):
+        signal = f"prio.{match['way']}_pause" if match["priority"] else f"port.{pause}"
+        return GuessedName(metric, signal, entity=(("priority", match["priority"]),) if match["priority"] else ())
     if (meaning := find_counter(bare)) and any(labels.get(label) for label in DEVICE_LABELS):
         return GuessedName(metric, build_index(catalogue())[meaning.metric][0].signal, part=meaning.part)
     return None

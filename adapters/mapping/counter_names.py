@@ -56,6 +56,30 @@ FILLERS = frozenset(
         "ucast",
     )
 )
+PAUSES = frozenset(("pause", "xoff", "pxoff", "pfc", "ppp", "pripause"))
+"""Words of frames that stop a sender; those that let it go on have the same number."""
+PRIORITIES = frozenset(("prio", "priority", "pri", "pb", "ppp", "pfc", "class", "cos", "tc"))
+"""Words before the number of the priority, or of the class, that such a frame stops."""
+NO_PAUSE = frozenset(
+    (
+        *("xon", "pxon", "duration", "time", "transition", "transitions", "storm", "watchdog", "wd", "bytes", "octets"),
+        *(
+            "error",
+            "errors",
+            "drop",
+            "drops",
+            "dropped",
+            "discard",
+            "discards",
+            "cfg",
+            "enabled",
+            "queue",
+            "us",
+            "usec",
+        ),
+    )
+)
+MAX_PRIORITY = 7
 OTHERS = {
     r"(?:generat(?:ed|ion)|output|completion)_tokens": "serve.generation_tokens",
     r"(?:prompt|input|prefill)_tokens": "serve.prompt_tokens",
@@ -94,6 +118,24 @@ def find_counter(name: str) -> CounterMeaning | None:
         return None
     part = 2 if is_of_queue else int(kind not in TRAFFIC.values() and len(rest) > 1)
     return CounterMeaning(f"node_network_{directions.pop()}_{kind}_total", part)
+
+
+def find_pause(name: str) -> str:
+    """Returns the counter of pause frames that the one of any driver is, as mlx5 calls it; '' for others.
+
+    So are `rx_priority_3_xoff.nic`, `rx_pfc_ena_frames_pri3`, `rx_ppp_3` and `rx_pause_prio_3` all `rx_prio3_pause`.
+    """
+    words = WORD.findall(CAMEL.sub(" ", name).lower()) if len(name) <= MAX_NAME else []
+    ways = {DIRECTIONS[word] for word in words if word in DIRECTIONS}
+    if len(ways) != 1 or not PAUSES.intersection(words) or NO_PAUSE.intersection(words):
+        return ""
+    way = "rx" if ways == {"receive"} else "tx"
+    numbers = [int(word) for word in words if word.isdecimal()]
+    if not numbers:
+        # All frames of priorities together have counters of their own.
+        return "" if {"pfc", "ppp", "pripause"}.intersection(words) else f"{way}_global_pause"
+    is_placed = any(before in PRIORITIES and word.isdecimal() for before, word in itertools.pairwise(words))
+    return f"{way}_prio{numbers[0]}_pause" if is_placed and len(numbers) == 1 and numbers[0] <= MAX_PRIORITY else ""
 
 
 def find_counter_signal(name: str) -> str:

@@ -4,8 +4,10 @@ import pytest
 
 from skewscope.adapters.inputs import ethtool_statistics, infiniband_counters
 from skewscope.adapters.inputs.counter_dumps import parse_dump_name, parse_time_line
+from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.inputs.recording import load, open_recording
 from skewscope.adapters.mapping.names import ethtool_metric
+from skewscope.adapters.runtime.replay import replay
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError
@@ -206,3 +208,27 @@ def test_counters_of_an_unknown_driver_are_taken_by_their_words_and_summed_over_
     assert found["node_network_receive_packets_total"] == (place, [150])
     assert found["node_network_receive_drop_total"] == (place, [12])
     assert "node_ethtool_on_die_temperature" in found
+
+
+PAUSES = {
+    "ice": "rx_priority_3_xoff.nic",
+    "ixgbe": "rx_pb_3_pxoff",
+    "bnxt_en": "rx_pfc_ena_frames_pri3",
+    "cxgb4": "rx_ppp_3",
+    "mlx4_en": "rx_pause_prio_3",
+    "mlx5_core": "rx_prio3_pause",
+}
+
+
+@pytest.mark.parametrize("driver", PAUSES)
+@pytest.mark.parametrize(("frames", "wanted"), [(4_210_380, {"resource-pressure"}), (40, set())])
+def test_pause_frames_of_a_priority_are_found_in_two_readings_whatever_the_driver(tmp_path, driver, frames, wanted):
+    def dump(second, count):
+        head = f"2026-11-16T09:12:{second:02}+00:00\nNIC statistics:\n"
+        return f"{head}     rx_packets: {1000 + second}\n     {PAUSES[driver]}: {88_213_004 + count}\n"
+
+    path = tmp_path / "n0-eth0.txt"
+    path.write_text(dump(4, 0) + dump(24, frames))
+    found = replay(draft_recording([path]).recording).incidents
+    assert {one.condition for one in found} == wanted
+    assert {one.name for one in found} <= {"n0/eth0"}

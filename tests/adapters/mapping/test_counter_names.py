@@ -1,6 +1,6 @@
 import pytest
 
-from skewscope.adapters.mapping.counter_names import find_counter, find_counter_signal
+from skewscope.adapters.mapping.counter_names import find_counter, find_counter_signal, find_pause
 
 RECEIVED, SENT = "node_network_receive", "node_network_transmit"
 
@@ -50,3 +50,31 @@ def test_what_is_no_loss_or_has_no_direction_is_left_alone(name):
 )
 def test_the_end_of_a_name_says_which_other_counter_it_is(name, signal):
     assert find_counter_signal(name) == signal
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("rx_prio3_pause", "rx_prio3_pause"),
+        ("rx_priority_3_xoff.nic", "rx_prio3_pause"),
+        ("port.tx_priority_0_xoff", "tx_prio0_pause"),
+        ("rx_pb_3_pxoff", "rx_prio3_pause"),
+        ("tx_pfc_ena_frames_pri4", "tx_prio4_pause"),
+        ("rx_ppp_5", "rx_prio5_pause"),
+        ("rx_pause_prio_3", "rx_prio3_pause"),
+        ("mac_tx_pri2_pfc_num", "tx_prio2_pause"),
+        ("mac.rx_pause_frames_class3", "rx_prio3_pause"),
+        ("node_ethtool_received_priority_3_xoff_nic", "rx_prio3_pause"),
+        ("link_xoff_rx.nic", "rx_global_pause"),
+        ("tx_flow_control_xoff", "tx_global_pause"),
+        ("rx_pause_frames", "rx_global_pause"),
+        *((name, "") for name in ("rx_priority_3_xon.nic", "rx_priority_3_xon_2_xoff", "rx_pause_duration_prio_3")),
+        *((name, "") for name in ("rx_pause_transition_prio_3", "pfc_pri3_rx_transitions", "rx_pfc_frames", "pause")),
+        *(
+            (name, "")
+            for name in ("rx_prio3_buf_discard", "tx_pause_storm_error_events", "rx_pause_prio_9", "rx_pause_9")
+        ),
+    ],
+)
+def test_pause_frames_of_any_driver_are_those_of_their_priority(name, wanted):
+    assert find_pause(name) == wanted
