@@ -41,26 +41,34 @@ class Profiler:
     """Operations that contain all others, the outermost first."""
     scale: float = 1.0
     """Factor from a number without a unit to seconds, or to bytes."""
+    calls: str = ""
+    """Column of their number, where it counts."""
+
+
+def _of_device(word: str) -> Profiler:
+    """Returns the table of PyTorch as that of the times on a kind of device."""
+    columns = (f"Self {word} %", "Self CPU", "Self CPU %", "CPU total", "CPU total %", "CPU time avg", f"{word} total")
+    return Profiler("PyTorch", "Name", f"Self {word}", columns, re.compile(rf"^Self {word} time total: (?P<time>\S+)"))
 
 
 KERNELS, COPIES, SIZES = "Name", "Operation", "Total (MB)"
 """Columns of Nsight Systems: of kernels and calls, of copies by their time or size, and what was copied."""
 NSIGHT_COLUMNS = ("Time (%)", "Time(%)", "Num Calls")
+CPU_WHOLE = re.compile(r"^Self CPU time total: (?P<time>\S+)")
+ON_DEVICES = tuple(map(_of_device, ("CUDA", "XPU", "HPU", "NPU")))
+ON_HOST = Profiler(
+    "PyTorch",
+    "Name",
+    "Self CPU",
+    ("Self CPU %", "CPU total", "CPU total %", "CPU time avg"),
+    CPU_WHOLE,
+    calls="# of Calls",
+)
+"""Without the operations in others: what a call takes itself."""
 PROFILERS = (
-    Profiler(
-        "PyTorch",
-        "Name",
-        "Self CUDA",
-        ("Self CUDA %", "Self CPU", "Self CPU %", "CPU total", "CPU total %", "CPU time avg", "CUDA total"),
-        re.compile(r"^Self CUDA time total: (?P<time>\S+)"),
-    ),
-    Profiler(
-        "PyTorch",
-        "Name",
-        "CPU total",
-        ("Self CPU", "Self CPU %", "CPU total %", "CPU time avg"),
-        re.compile(r"^Self CPU time total: (?P<time>\S+)"),
-    ),
+    *ON_DEVICES,
+    ON_HOST,
+    Profiler("PyTorch", "Name", "CPU total", ("Self CPU", "Self CPU %", "CPU total %", "CPU time avg"), CPU_WHOLE),
     Profiler(
         "Lightning", "Action", "Total time (s)", ("Mean duration (s)", "Num calls", "Percentage %"), None, ("Total",)
     ),
@@ -108,6 +116,16 @@ PARTS = (
     Part("profile-copies-from-gpu", "copying from the GPU", re.compile(r"[Mm]emcpy (DtoH|Device-to-Host)"), 0.25, True),
 )
 MEMORY_OPERATION = re.compile(r"\[CUDA mem|Mem(cpy|set) ")
+LAUNCHES = re.compile(
+    r"(?:cuda|cu|hip)(?:Ext|Module){0,2}Launch(?:Cooperative)?Kernel\w{0,20}"
+    r"|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel"
+)
+MIN_LAUNCHES = 1000
+MAX_LAUNCH_S = 100e-6
+"""Seconds of a launch in the mean: it takes some microseconds; where modules are loaded, or a full queue is waited for,
+it takes longer."""
+MIN_LAUNCH_SHARE, MAX_BUSY_SHARE = 0.25, 0.5
+"""Parts of the processor's time: a quarter is lost in any case, and a GPU that works for less than half idles more."""
 
 
 class Share(NamedTuple):
@@ -135,6 +153,8 @@ class ProfileTable:
     header: TableHeader
     times: dict[str, float] = field(default_factory=dict)
     """By operation."""
+    calls: dict[str, float] = field(default_factory=dict)
+    """By operation: how often it was called, where that counts."""
     whole: float = 0.0
     longest: dict[str, float] = field(default_factory=dict)
     """Of a single operation of each kind, where the table says it."""
@@ -148,6 +168,8 @@ class ProfileTable:
 
     def shares(self) -> Iterator[Share]:
         """Yields the parts that are known, of tables with any time."""
+        if self.profiler is ON_HOST:
+            return
         outer = next((self.times[name] for name in self.profiler.whole_rows if name in self.times), 0.0)
         whole = self.whole or outer or sum(self.times.values())
         for part in PARTS if whole > 0 and not self.is_of_copies else ():
@@ -211,6 +233,25 @@ def _read_line(table: ProfileTable, line: str) -> None:
         table.times[name] = table.times.get(name, 0.0) + time * table.profiler.scale
         longest = next((cells[column] for column in cells if column.startswith("Max")), "")
         table.longest[name] = (_to_number(longest) or 0.0) * table.profiler.scale
+        if calls := _to_number(cells.get(table.profiler.calls, "")):
+            table.calls[name] = table.calls.get(name, 0.0) + calls
+
+
+def find_late_launches(tables: Sequence[ProfileTable]) -> str:
+    """Returns how much a GPU waits for its kernels to be launched, by the tables of one run; '' where it does not."""
+    host = next((one for one in tables if one.profiler is ON_HOST), None)
+    busy = max((one.whole for one in tables if one.profiler in ON_DEVICES), default=0.0)
+    if host is None or not host.whole or not busy:
+        return ""
+    names = [name for name in host.calls if LAUNCHES.fullmatch(name)]
+    launches, taken = sum(host.calls[name] for name in names), sum(host.times[name] for name in names)
+    is_cheap = launches >= MIN_LAUNCHES and taken <= launches * MAX_LAUNCH_S
+    if not is_cheap or taken < MIN_LAUNCH_SHARE * host.whole or busy > MAX_BUSY_SHARE * host.whole:
+        return ""
+    return (
+        f"Launching kernels takes {100 * taken / host.whole:.0f} % of the processor's time, in which the GPU works for "
+        f"{100 * busy / host.whole:.0f} %: {launches:,.0f} launches of {1e6 * busy / launches:.1f} us of work each"
+    )
 
 
 def _to_number(text: str) -> float | None:
@@ -232,6 +273,9 @@ def read_series(file: BinaryIO, name: str, labels: Mapping[str, str]) -> list[La
         if share.share > share.part.most:
             message = {"node": node, "message": str(share)}
             collector.add(metric_of(catalogue().events[share.part.event].signal), message, own_time(name), 1.0)
+    if late := find_late_launches(tables):
+        event = catalogue().events["profile-launches-late"]
+        collector.add(metric_of(event.signal), {"node": node, "message": late}, own_time(name), 1.0)
     if not (series := collector.series()):
         said = ", ".join(f"{share.part.what} {100 * share.share:.0f} %" for share in shares) or "no such part"
         found = (

@@ -96,3 +96,40 @@ def test_copies_that_do_not_hold_up_a_gpu_are_too_little(text):
 def test_the_row_of_all_is_the_whole():
     (table,) = read_tables(lightning(2.0, outer="Total                   |  -                |  20.0").splitlines())
     assert [round(one.share, 2) for one in table.shares()] == [0.1]
+
+
+def launches(*, call="cudaLaunchKernel", device="CUDA", count=518_400, taken="4.243s", busy="1.746s"):
+    names = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", f"Self {device}"]
+    names += [f"Self {device} %", f"{device} total", f"{device} time avg", "# of Calls"]
+    rows = [(call, taken, "0.000us", count), ("aten::mul", "0.943s", "204.0ms", 115_200)]
+    widths = [60 if name == "Name" else 14 for name in names]
+    lines = [
+        [name, "0.00%", cpu, "0.00%", cpu, "8.2us", gpu, "0.00%", gpu, "1us", str(n)] for name, cpu, gpu, n in rows
+    ]
+    table = ["  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True)) for row in (names, *lines)]
+    return "\n".join([*table, RULE, "Self CPU time total: 9.621s", f"Self {device} time total: {busy}"])
+
+
+@pytest.mark.parametrize(
+    ("call", "device"),
+    [("cudaLaunchKernel", "CUDA"), ("hipExtModuleLaunchKernel", "CUDA"), ("urEnqueueKernelLaunch", "XPU")],
+)
+def test_a_gpu_that_waits_for_small_kernels_is_named(call, device):
+    (message,) = messages(launches(call=call, device=device))
+    assert "Launching kernels takes 44 %" in message
+    assert "the GPU works for 18 %" in message
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"busy": "8.9s"},
+        {"taken": "0.4s"},
+        {"count": 40},
+        {"count": 20_000},
+    ],
+    ids=["the GPU is busy", "launches take little", "modules are loaded", "a full queue is waited for"],
+)
+def test_launches_without_harm_are_too_little(what):
+    with pytest.raises(NothingKnownError, match="too little to judge"):
+        messages(launches(**what))
