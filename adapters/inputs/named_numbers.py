@@ -36,7 +36,7 @@ def recognise(head: bytes, _name: str) -> bool:
         return sum(map(len, _find_records(head))) >= MIN_NUMBERS
     parser = NumberLines()
     count = sum(len(parser.read_line(line, number)) for number, line in enumerate(decode_head(head)[:HEAD_LINES]))
-    return count >= MIN_NUMBERS and 2 * parser.fitting > parser.lines
+    return count >= MIN_NUMBERS and 2 * parser.fitting >= parser.lines
 
 
 def _find_records(data: bytes) -> list[list[Counter]]:

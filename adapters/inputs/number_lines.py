@@ -43,6 +43,8 @@ SAMPLE = re.compile(r"(?P<value>\S{1,40}) @\[(?P<time>\d{1,12}(?:\.\d{1,9})?)\]"
 PLACE = re.compile(r"[A-Za-z]{1,20}[ _]?\d{1,5}")
 WHOLE = frozenset(("total", "all", "sum"))
 COLUMN = re.compile(r"[A-Za-z_#%][\w .()\[\]/%#:*-]{0,80}")
+FRAMED = re.compile(r"\+-[-+]{0,200}(?:[A-Za-z_#%][\w .()\[\]/%#:*]{0,80}-[-+]{0,200}){2,200}")
+"""A header that stands in the frame of its table, as ClickHouse draws it."""
 GAP = re.compile(r"\s{2,}|\t")
 MIN_COLUMNS = 3
 """Columns of a table that neither a rule nor separators mark."""
@@ -208,6 +210,8 @@ def _parse_series(match: re.Match[str]) -> tuple[str, dict[str, str]] | None:
 
 def _find_table(line: str) -> _Table | None:
     """Returns the table of which a line may be the header; None for other lines."""
+    if FRAMED.fullmatch(line.strip()):
+        line = "|".join(cell.strip("-") for cell in line.strip().strip("+").split("+"))
     separator = next((one for one in "|\t,;" if one in line.strip("|")), "")
     if separator:
         names = [cell.strip().strip('"') for cell in line.strip().strip("|").split(separator)]

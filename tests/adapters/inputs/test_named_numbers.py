@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from skewscope.adapters.formats.stray_text import clean_text
 from skewscope.adapters.inputs.draft_recording import draft_recording
 from skewscope.adapters.inputs.named_numbers import READER, recognise
 from skewscope.adapters.runtime.replay import replay
@@ -47,6 +48,15 @@ MYSQL = """mysql> SELECT * FROM health;
 | 2026-11-16 06:00:00 | n0   | 1        |   295.0 |
 +---------------------+------+----------+---------+
 2 rows in set (0.00 sec)
+"""
+CLICKHOUSE = """ch :) SELECT time, host, gpu, power_w FROM gpu
+
+┌────────────────time─┬─host─┬─gpu─┬─power_w─┐
+│ 2026-11-16 06:00:00 │ n0   │   0 │   650.1 │
+│ 2026-11-16 06:00:30 │ n0   │   0 │   655.1 │
+└─────────────────────┴──────┴─────┴─────────┘
+
+2 rows in set. Elapsed: 0.003 sec.
 """
 PSQL = """monitor=# select * from replicas;
  replica | requests_waiting | requests_running
@@ -103,6 +113,7 @@ SHAPES = {
     ),
     "tables of Influx": (INFLUX, {("nvidia_smi_utilization_gpu", "gpu=3"): [68.41, 71.02]}),
     "a box": (MYSQL, {("skewscope_gpu_power", "gpu=1", "node=n0"): [295.0]}),
+    "a header in the frame": (CLICKHOUSE, {("skewscope_gpu_power", "gpu=0", "node=n0"): [650.1, 655.1]}),
     "a table of engines": (
         PSQL,
         {("requests_waiting", "instance=chat-0"): [12], ("requests_running", "instance=chat-1"): [47]},
@@ -125,15 +136,19 @@ NONE = {
 }
 
 
+def clean(text):
+    return b"".join(clean_text(iter([text.encode()]), "paste.txt", keep_prompts=True))
+
+
 def read(text):
-    series = READER.read_series(io.BufferedReader(io.BytesIO(text.encode())), "paste.txt", {})
+    series = READER.read_series(io.BufferedReader(io.BytesIO(clean(text))), "paste.txt", {})
     return {(one.metric, *(f"{name}={value}" for name, value in one.labels)): one for one in series}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_numbers_are_read_by_the_shape_that_they_stand_in(shape):
     text, wanted = SHAPES[shape]
-    assert recognise(text.encode(), "paste.txt")
+    assert recognise(clean(text), "paste.txt")
     found = read(text)
     assert {key: found[key].values.tolist() for key in wanted if key in found} == wanted
 
