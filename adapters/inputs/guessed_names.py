@@ -86,7 +86,18 @@ NO_PLACES = frozenset(
             "unit",
             "image",
         ),
-        *("container_id", "image_id", "ip", "host_ip", "user", "hashed_api_key", "alertname", "partition", "metric"),
+        *(
+            "container_id",
+            "image_id",
+            "ip",
+            "host_ip",
+            "user",
+            "hashed_api_key",
+            "alertname",
+            "partition",
+            "metric",
+            "section",
+        ),
         *("node", "job", *NODE_LABELS),
     )
 )

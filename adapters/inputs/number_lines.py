@@ -40,6 +40,8 @@ ASKED = re.compile(r"\bSELECT\b.{0,40}?\b(?P<function>[a-z]\w{1,30})\(\"?(?P<fie
 """A question to a database whose answer is called by the function alone."""
 SERIES = re.compile(r"(?P<name>[A-Za-z_:][\w:]{0,200})?(?P<labels>\{.{0,1900}\})? =>(?: (?P<sample>.*))?")
 SAMPLE = re.compile(r"(?P<value>\S{1,40}) @\[(?P<time>\d{1,12}(?:\.\d{1,9})?)\]")
+SECTION = "section"
+"""Label of what a heading says that is no place."""
 PLACE = re.compile(r"[A-Za-z]{1,20}[ _]?\d{1,5}")
 WHOLE = frozenset(("total", "all", "sum"))
 COLUMN = re.compile(r"[A-Za-z_#%][\w .()\[\]/%#:*-]{0,80}")
@@ -97,7 +99,7 @@ class NumberLines:
         found = self._read_series(line) or self._read_places(line) or self._read_row(whole) or self._read_pairs(line)
         self.lines += 1
         self.fitting += bool(found) or self._read_header(whole)
-        return [each._replace(line=number) for each in found]
+        return [each._replace(line=number) for each in filter(_is_named, found)]
 
     def _begin_part(self, line: str) -> None:
         """Forgets what the lines before were of."""
@@ -119,7 +121,7 @@ class NumberLines:
             return False
         # Of headings that number nothing, those of other sections may have the same names below them.
         name = match["name"]
-        self._labels = label_place(name) if re.search(r"\d", name) else {"section": name}
+        self._labels = label_place(name) if re.search(r"\d", name) else {SECTION: name}
         return True
 
     def _read_series(self, line: str) -> list[Counter]:
@@ -197,6 +199,11 @@ class NumberLines:
         if not self._table or not self._table.has_rows:
             self._table = _find_table(line)
         return False
+
+
+def _is_named(counter: Counter) -> bool:
+    """Returns whether a number has more of a name than one word without a place, which could mean anything."""
+    return not counter.name.isalpha() or counter.time is not None or bool(counter.labels.keys() - {SECTION})
 
 
 def _parse_series(match: re.Match[str]) -> tuple[str, dict[str, str]] | None:

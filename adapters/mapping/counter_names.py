@@ -123,7 +123,7 @@ def find_counter(name: str) -> CounterMeaning | None:
 def find_pause(name: str) -> str:
     """Returns the counter of pause frames that the one of any driver is, as mlx5 calls it; '' for others.
 
-    Drivers divide the words (rx, priority, 3, xoff), join them (pfc, ena, frames, pri3) or turn them (rx, pause, prio, 3).
+    Drivers divide the words (rx, priority, 3, xoff), join them (rx, pfc, frames, pri3) or turn them (pause, prio, 3).
     """
     words = WORD.findall(CAMEL.sub(" ", name).lower()) if len(name) <= MAX_NAME else []
     ways = {DIRECTIONS[word] for word in words if word in DIRECTIONS}

@@ -89,8 +89,8 @@ SHAPES = {
     "pairs by blanks": (VARNISH, {("MAIN_sess_dropped",): [3], ("VBE_unhealthy", "replica=boot.chat"): [0]}),
     "pairs behind a word": (MEMCACHED, {("curr_connections",): [10], ("get_misses",): [9]}),
     "several pairs in a line": (
-        "Reading: 6 Writing: 179 Waiting: 106\nActive connections: 291\n",
-        {("Writing",): [179], ("Active_connections",): [291]},
+        "read_ops: 6 write_ops: 179; Waiting: 106\nActive connections: 291\n",
+        {("write_ops",): [179], ("Active_connections",): [291]},
     ),
     "pairs by an equals sign": (
         "net.core.somaxconn = 128\nnet.ipv4.tcp_abort_on_overflow = 1\n",
