@@ -32,7 +32,9 @@ class CounterHistory:
     Most counters of errors never count: their total is zero in all slots, and they need no column.
     """
 
-    def __init__(self, tick: float, slot: float) -> None:
+    def __init__(self, tick: float, slot: float, min_periods: float = MIN_PERIODS) -> None:
+        """Constructs it for ticks and slots of so many seconds, and windows of at least so many periods."""
+        self.min_periods = min_periods
         self.total_ring = SlotRing(tick, slot, ("counted",))
         """A column for each lane, or for each of `_moving`."""
         self.time_ring = SlotRing(tick, slot, ("time",))
@@ -74,7 +76,9 @@ class CounterHistory:
         ring = self.total_ring
         if self._lane_count > WIDE_RING_COLUMNS:
             return -np.inf
-        offsets = (sort_unique(ring.slot_counts(widen_window(window, period))) for window in self.windows)
+        offsets = (
+            sort_unique(ring.slot_counts(widen_window(window, period, self.min_periods))) for window in self.windows
+        )
         return ring.next_exit({slots for some in offsets for slots in some.tolist()})
 
     def step(self, t: float, counted: F64, time: F64 | float, usual: Callable[[], float]) -> None:
@@ -95,7 +99,7 @@ class CounterHistory:
         self.time_ring.replace("time", time)
         self.total_ring.mark_slots(self.total_ring.current)
         if self._tick_count < FIT_STEPS or self._tick_count % FIT_STEPS == 0:
-            self._coarsen(max(self.longest_window, MIN_PERIODS * min(usual(), MAX_PERIOD_S)))
+            self._coarsen(max(self.longest_window, self.min_periods * min(usual(), MAX_PERIOD_S)))
         self._tick_count += 1
 
     def _fit(self, size: int, together: bool) -> None:
@@ -171,7 +175,7 @@ class CounterHistory:
 
     def select(self, lanes: Index) -> "CounterHistory":
         """Returns a copy with some of the lanes."""
-        found = CounterHistory(self.total_ring.tick, self.total_ring.slot)
+        found = CounterHistory(self.total_ring.tick, self.total_ring.slot, self.min_periods)
         found._has_shared_time, found._lane_count = self._has_shared_time, len(lanes)
         found.longest_window, found.windows = self.longest_window, set(self.windows)
         found.expected_counters, found._tick_count = self.expected_counters, self._tick_count
@@ -193,8 +197,8 @@ class CounterHistory:
         """
         wide: F64 | float = window
         steps: SlotOffset = self.total_ring.slot_count(window)
-        if MIN_PERIODS * tally.longest_period > window:
-            wide = widen_window(window, tally.period)
+        if self.min_periods * tally.longest_period > window:
+            wide = widen_window(window, tally.period, self.min_periods)
             # Mostly, all counters are read equally often.
             if len(wide) and has_all(wide == wide[0]):
                 wide = float(wide[0])

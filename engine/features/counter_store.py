@@ -10,6 +10,7 @@ from skewscope.engine.features.counter_history import CounterHistory
 from skewscope.engine.ingest.counter_snapshot import CounterSnapshot
 from skewscope.engine.ingest.layout import ColumnIndex, ColumnLayout, SeriesRows
 from skewscope.engine.ingest.samples import (
+    HISTOGRAM_PERIODS,
     MAX_PERIOD_S,
     MIN_PERIODS,
     CommonTimestamp,
@@ -206,7 +207,8 @@ class CounterWindows:
         """Returns the counters as of this tick."""
         if self._snapshot is None:
             self._snapshot = self.source.counter_snapshot(self._index, self._timestamp)
-            self._widened_window = MIN_PERIODS * min(self._snapshot.period.min(initial=MAX_PERIOD_S), MAX_PERIOD_S)
+            shortest = min(self._snapshot.period.min(initial=MAX_PERIOD_S), MAX_PERIOD_S)
+            self._widened_window = self.history.min_periods * shortest
         return self._snapshot
 
     def _width_of(self, window: float) -> float:
@@ -260,7 +262,8 @@ class CounterStore:
     def windows_of(self, signal: str, window: float) -> CounterWindows:
         """The counters of a signal, from which increases over a window of so many seconds are read."""
         slot = slot_for_window(window, self.source.tick)
-        history = CounterHistory(self.source.tick, slot)
+        is_histogram = self.source.signals[signal].type == "histogram"
+        history = CounterHistory(self.source.tick, slot, HISTOGRAM_PERIODS if is_histogram else MIN_PERIODS)
         found = self._windows.setdefault((signal, slot), CounterWindows(signal, self.source, history))
         found.history.request(window)
         return found

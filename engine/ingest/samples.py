@@ -148,12 +148,14 @@ STALE_PERIODS = 3.0
 MAX_PERIOD_S = 60.0
 """Longest period that widens a window, and longest time that a series seen only once stays fresh, half of it."""
 MIN_PERIODS = 3.0
-"""A window is never shorter than so many sampling periods."""
+"""A window is never shorter than so many sampling periods..."""
+HISTOGRAM_PERIODS = 2.0
+"""...and of histograms than so many: what they say rests on all observations between two readings."""
 
 
-def widen_window(window: float, period: F64) -> F64:
+def widen_window(window: float, period: F64, periods: float = MIN_PERIODS) -> F64:
     """The window, no shorter than a few periods."""
-    return np.fmax(window, MIN_PERIODS * np.minimum(period, MAX_PERIOD_S))
+    return np.fmax(window, periods * np.minimum(period, MAX_PERIOD_S))
 
 
 MAX_SERIES_SCANNED = 4096

@@ -193,3 +193,15 @@ def test_a_histogram_without_its_buckets_has_a_mean_and_no_quantile():
         found = lab.tick({("serve.ttft", "A", part): value for part, value in parts.items()})
     assert math.isnan(found[0]["A"])
     assert found[1]["A"] == pytest.approx(0.5)
+
+
+def test_a_mean_rests_on_the_last_two_intervals_and_a_rate_on_three():
+    lab = Lab(["bucket_mean(serve.ttft, 3*s)", "rate(front(wire.requests), 3*s)"], scope="group")
+    count = total = requests = 0.0
+    for tick in range(121):
+        is_late = tick > 90  # two scrapes each 15 s
+        count, total, requests = count + 1.0, total + (4.0 if is_late else 1.0), requests + (40.0 if is_late else 10.0)
+        parts = {("serve.ttft", "A", "count"): count, ("serve.ttft", "A", "sum"): total}
+        found = lab.tick({**parts, ("wire.requests", "n0"): requests} if tick % 15 == 0 else {})
+    assert found[0]["A"] == pytest.approx(4.0)
+    assert found[1]["A"] == pytest.approx(30.0)
