@@ -241,6 +241,24 @@ class AlertTracker:
         # The same verdict again changes nothing, unless something fires or is about to.
         for rule in sorted(self.changed | self._busy & self._verdicts.keys()):
             self._follow_verdict(t, self._verdicts[rule])
+        self._hold_pending(t)
+
+    def _hold_pending(self, t: float) -> None:
+        """Keeps alerts open that no rule fires while the evidence of one holds, if not yet for its hold time."""
+        cleared = [alert for alert in self.active.values() if not alert.firing_rules]
+        pending = set(self._pending_keys()) if cleared else ()
+        for alert in cleared:
+            if (alert.key in pending) != math.isinf(alert.cleared_at):
+                alert.cleared_at = math.inf if alert.key in pending else t
+                self.version += 1
+
+    def _pending_keys(self) -> Iterator[AlertKey]:
+        for rule in self._busy & self._verdicts.keys():
+            state = self._states[rule]
+            if state.has_pending:
+                yield from (
+                    self._key(self._verdicts[rule], i) for i in np.flatnonzero(~np.isnan(state.yes_since)).tolist()
+                )
 
     def _remember_states(self, t: float) -> None:
         """Store the states of this tick, and drop those that ended too long ago."""

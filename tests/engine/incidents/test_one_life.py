@@ -122,6 +122,19 @@ def test_what_has_held_for_long_settles_as_much_sooner(persistence, expected):
         assert one.is_settled == (n >= expected)
 
 
+@pytest.mark.parametrize(("pending", "expected"), [(18, ["opened"]), (30, ["opened", "resolved", "fired again"])])
+def test_a_diagnosis_is_not_over_while_the_evidence_of_another_of_its_rules_holds(pending, expected):
+    rules = {**RULES, "late-again": info("late", "late-again")}
+    tracker = SymptomWorld(fleet=build_fleet(len(PORTS), 0), rules=rules).tracker
+    for n in range(60):
+        first = {PORTS[0]: Says()} if 5 <= n < 20 else {}
+        later = {PORTS[0]: Says(fires=n >= 48)} if n >= pending else {}
+        found = [verdict("late", some, "port", PORTS, rule) for rule, some in (("", first), ("late-again", later))]
+        tracker.step(START + n, found)
+    (one,) = tracker.list_incidents()
+    assert texts(one) == expected
+
+
 def test_nine_of_ten_series_say_since_when_all_are_sampled():
     lab = Lab(["wire.onset_lag > 1*s"], wants="truth")
     for n in range(40):
