@@ -24,6 +24,7 @@ from skewscope.engine.incidents.state import CAUSE_BEFORE_S, IncidentState, Inci
 from skewscope.engine.incidents.symptom import SymptomState
 from skewscope.engine.model.incident import Explanation
 from skewscope.engine.model.locality import Entity, EntityLocation, LocalityIndex
+from skewscope.engine.model.parameters import RESTART_S, TENFOLD
 from skewscope.rules.entity_kinds import GROUP_LIKE
 
 
@@ -261,7 +262,10 @@ class Explainer:
     def _find_passing(
         self, diagnoses: Collection[DiagnosisState], changes: Collection[SymptomState]
     ) -> Mapping[str, str]:
-        """Returns by diagnosis the change of its pool that brings such a condition about until it is over."""
+        """Returns by diagnosis the change of its pool that brings such a condition about until it is over.
+
+        What begins once the last replica that came has warmed up is no effect of it.
+        """
         effects = self.causes.passing_effects(COLD_START)
         by_pool: dict[str, list[DiagnosisState]] = {}
         for one in (one for one in diagnoses if one.condition in effects):
@@ -269,15 +273,18 @@ class Explainer:
                 by_pool.setdefault(pool, []).append(one)
         found: dict[str, str] = {}
         for change in changes:
+            latest = max(finding.since for finding in change.findings.values())
             for one in (one for pool in self._locate(change).whole_pools for one in by_pool.get(pool, ())):
-                if one.since >= change.since - self.explain_s:
+                begins_with_it = -self.explain_s <= one.since - latest <= RESTART_S + self.explain_s
+                if begins_with_it or (one.explanation and one.explanation.id == change.id):
                     found[one.id] = change.id
         return found
 
     def _list_load(self, recent: Iterable[DiagnosisState]) -> Iterator[LoadDiagnosis]:
-        """Yields the open diagnoses of what load brings about."""
+        """Yields the open diagnoses of what load brings about; what an ended fault left loads no other engine."""
         for one in recent:
-            if one.is_open and not one.merged_into and self.causes.is_of_load(one.condition):
+            lingers = one.explanation is not None and one.explanation.relation == "lingering"
+            if one.is_open and not (lingers or one.merged_into) and self.causes.is_of_load(one.condition):
                 yield LoadDiagnosis(one.opened_at, one.id, one.condition, one.primary_entity, one.explanation is None)
 
     def _locate(self, one: IncidentState) -> LocatedCandidate:
@@ -297,8 +304,26 @@ class Explainer:
 
         A backlog drains in twice the time in which it grew where two thirds of the capacity are used (judgement).
         """
-        lasted = 0.0 if root.resolved_at is None else root.resolved_at - root.opened_at
-        return max(self.timing.linger_s, 2.0 * lasted)
+        return max(self.timing.linger_s, 2.0 * _duration(root))
+
+    def drain_s(self, root: IncidentState) -> float:
+        """Returns for how many seconds a root that resolves keeps a backlog that does not grow any more.
+
+        It has drained by then where nine tenths of the capacity are used (judgement).
+        """
+        return max(self.timing.linger_s, TENFOLD * _duration(root))
+
+    def _lingers(self, t: float, incident: DiagnosisState, root: IncidentState) -> bool:
+        """Whether an incident may still be what its resolved root has left.
+
+        What grows on another engine once the root is over is no effect of it.
+        """
+        assert root.resolved_at is not None
+        grows = incident.peak_evidence.t > root.resolved_at + self.explain_s
+        if grows and _are_siblings(incident.primary_entity, root.primary_entity):
+            return False
+        drains = self.causes.is_of_load(incident.condition) and not grows
+        return root.resolved_age(t) <= (self.drain_s(root) if drains else self.linger_s(root))
 
     def find_lingering(
         self, t: float, recent: Iterable[DiagnosisState], states: Mapping[str, IncidentState]
@@ -320,7 +345,7 @@ class Explainer:
                 continue
             if _is_part_of(root, incident, states):
                 continue
-            if root.resolved_age(t) <= self.linger_s(root):
+            if self._lingers(t, incident, root):
                 found[incident.id] = Explanation(root.id, "lingering")
         return found
 
@@ -389,6 +414,10 @@ def _leads_to(id_: str, other: str, roots: Mapping[str, Explanation]) -> bool:
     return False
 
 
+def _duration(root: IncidentState) -> float:
+    return 0.0 if root.resolved_at is None else root.resolved_at - root.opened_at
+
+
 def _related(relation: str, roots: Mapping[str, str]) -> dict[str, Explanation]:
     return {id_: Explanation(root, relation) for id_, root in roots.items()}
 
@@ -445,7 +474,14 @@ def _surer_nearby(
 
 
 def _is_simultaneous(a: AttributionCandidate, b: AttributionCandidate, late_s: float) -> bool:
-    return abs(a.since - b.since) <= max(SIMULTANEOUS_S, late_s) or _is_aftermath(a, b, late_s)
+    if abs(a.since - b.since) <= max(SIMULTANEOUS_S, late_s):
+        return True
+    return not _are_siblings(a.entities[0], b.entities[0]) and _is_aftermath(a, b, late_s)
+
+
+def _are_siblings(one: Entity, other: Entity) -> bool:
+    """Whether two are engines of their own: what ends on one leaves nothing that begins on the other."""
+    return one.name != other.name and {one.kind, other.kind} <= {*GROUP_LIKE}
 
 
 def _is_aftermath(ended: AttributionCandidate, other: AttributionCandidate, late_s: float) -> bool:

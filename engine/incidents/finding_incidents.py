@@ -297,6 +297,10 @@ def with_replicas(tokens: Collection[str], locality: LocalityIndex) -> set[str]:
 
 
 def _keep_worse(before: Finding, now: Finding) -> Finding:
-    """Returns the larger one of two findings of one series; a level that returns may be on the other side at last."""
+    """Returns the larger one of two findings of one series; a level that returns may be on the other side at last.
+
+    Of a pool that changes it says since when it is as it is.
+    """
     are_levels = before.direction in LEVELS and now.direction in LEVELS
-    return before if are_levels and before.size > now.size else now
+    kept = before if are_levels and before.size > now.size else now
+    return replace(kept, since=now.since) if now.symptom == CHANGING_POOL else kept

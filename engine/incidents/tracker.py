@@ -217,8 +217,8 @@ class IncidentTracker:
             for ended in (one.resolved_at, root.resolved_at if root else None):
                 if ended is not None:
                     again = self._lifecycle.cool_down_s(one)
-                    lingers = self._explainer.linger_s(root) if root else 0.0
-                    yield from (ended + age for age in (self._lifecycle.explain_s, lingers, again))
+                    lingers = (self._explainer.linger_s(root), self._explainer.drain_s(root)) if root else ()
+                    yield from (ended + age for age in (self._lifecycle.explain_s, *lingers, again))
 
     # --- lifecycle and attribution
 

@@ -30,4 +30,4 @@ class PoolChanges(SeriesDetector):
         for change in self.pools.recent_changes():
             place = Entity("pool", change.pool)
             direction = "up" if change.after > change.before else "down"
-            yield Finding(signal, place, PAST, direction, change.since, change.after, change.before)
+            yield Finding(signal, place, PAST, direction, change.moment, change.after, change.before)

@@ -16,10 +16,10 @@ class PoolChange:
     """Replicas of a pool that came or went one after another."""
 
     pool: str
-    since: float
-    """When the first one did, seconds since 1970."""
     newest: float
-    """When the last one did."""
+    """When the last one was seen to, seconds since 1970."""
+    moment: float
+    """When that did: of one that went, when it was read last."""
     before: float
     """How many reported before, and do now."""
     after: float
@@ -80,8 +80,9 @@ class UnsettledPools:
             change = self._changes.get(number)
             if change is None or t - change.newest >= EPISODE_S:
                 name, before = self.cells.topology.pools[number].name, float(self._reporting[number])
-                since = self._find_last_reading(number) if now[number] < before else t
-                change = self._changes[number] = PoolChange(name, since, t, before, before)
+                change = self._changes[number] = PoolChange(name, t, t, before, before)
+            is_loss = now[number] < self._reporting[number]
+            change.moment = self._find_last_reading(number) if is_loss else t
             change.newest, change.after = t, float(now[number])
         self._reporting = now
 

@@ -166,12 +166,48 @@ def test_an_incident_does_not_linger_after_a_part_of_itself(merged_into, lingers
     assert found == ({"a": Explanation("b", "lingering")} if lingers else {})
 
 
+@pytest.mark.parametrize(
+    ("condition", "peak_at", "age", "lingers"),
+    [
+        pytest.param("kv-capacity-preemption-thrash", 90.0, 900.0, True, id="a backlog that drains"),
+        pytest.param("kv-capacity-preemption-thrash", 90.0, 1001.0, False, id="one that lasts"),
+        pytest.param("kv-capacity-preemption-thrash", 150.0, 900.0, False, id="one that grows again"),
+        pytest.param("kv-capacity-preemption-thrash", 150.0, 199.0, True, id="one that grows soon after"),
+        pytest.param("tp-straggler", 90.0, 900.0, False, id="no backlog"),
+    ],
+)
+def test_a_backlog_lingers_until_it_has_drained(condition, peak_at, age, lingers):
+    one, root = state("a", Explanation("b", "caused")), state("b")
+    one.condition, one.peak_evidence = condition, replace(one.peak_evidence, t=peak_at)
+    root.resolved_at = 100.0
+    explainer = Explainer(CauseGraph(catalogue()), LocalityIndex(Topology()), IncidentTiming())
+    assert bool(explainer.find_lingering(100.0 + age, [one], {"a": one, "b": root})) is lingers
+
+
+@pytest.mark.parametrize(("name", "peak_at", "lingers"), [("A", 150.0, True), ("B", 150.0, False), ("B", 90.0, True)])
+def test_what_grows_on_another_replica_once_a_fault_is_over_is_one_of_its_own(name, peak_at, lingers):
+    one, root = state("a", Explanation("b", "caused")), state("b")
+    root.primary_entity, one.primary_entity = Entity("replica", "A"), Entity("replica", name)
+    one.peak_evidence, root.resolved_at = replace(one.peak_evidence, t=peak_at), 100.0
+    explainer = Explainer(CauseGraph(catalogue()), LocalityIndex(Topology()), IncidentTiming())
+    assert bool(explainer.find_lingering(151.0, [one], {"a": one, "b": root})) is lingers
+
+
 def test_what_works_again_shows_its_aftermath_however_sure_that_is():
     hung = suspect("hung", "replica", "A", since=100.0, sure=1.0, until=500.0)
     slow = suspect("slow", "replica", "A", since=495.0, sure=3.0)
     assert find_coincident([hung, slow], places()) == {slow.id: hung.id}
     elsewhere = suspect("slow", "replica", "B", since=495.0, sure=3.0)
     assert find_coincident([hung, elsewhere], places()) == {}
+
+
+def test_what_begins_on_one_replica_as_another_recovers_is_a_fault_of_its_own():
+    full = suspect("backlog", "replica", "B", since=100.0, sure=3.0, until=500.0)
+    hung = suspect("hung", "replica", "A", since=505.0)
+    assert find_coincident([full, hung], places(), late_s=45.0) == {}
+    assert find_coincident([full, replace(hung, since=140.0)], places(), late_s=45.0) == {hung.id: full.id}
+    here = replace(hung, entities=full.entities)
+    assert find_coincident([full, here], places(), late_s=45.0) == {here.id: full.id}
 
 
 def test_lost_telemetry_is_no_effect_of_the_load_of_others():
@@ -213,3 +249,19 @@ def test_a_message_is_before_what_it_announces_and_no_effect_of_what_is_younger(
     told = world.incidents()
     names = {one.id: one.condition for one in told}
     assert {(one.condition, names[one.explained_by.id]) for one in told if one.explained_by} == explained
+
+
+@pytest.mark.parametrize(
+    ("begin", "later_change", "is_explained"), [(130, 999, True), (230, 999, False), (230, 240, False)]
+)
+def test_what_begins_once_a_pool_has_settled_is_no_effect_of_its_change(begin, later_change, is_explained):
+    full = "kv-capacity-preemption-thrash"
+    rule = info(full)
+    world = SymptomWorld(fleet=pool_of_replicas(3), rules={rule.rule: rule})
+    for n in range(280):
+        heard = "AB" if 100 <= n < later_change else "ABC"
+        world.tick({("serve.running", "replica", name): 20.0 for name in heard})
+        said = {"A": SPEAKS} if n >= begin else {}
+        world.tracker.step(world.t, [verdict(full, said, "replica", ("A", "B", "C")), world.findings()])
+    (incident,) = [one for one in world.incidents() if one.condition == full]
+    assert bool(incident.root_id) is is_explained
