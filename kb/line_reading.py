@@ -301,6 +301,9 @@ class LineReader:
             factor = 1.0 / whole if whole > 0 and None not in wholes else 0.0
         if not factor:
             return None
+        if what.less and not is_word:
+            other = _to_number(what, found.get(what.less, ""))
+            value = math.nan if other is None else value - other
         value *= factor
         if not math.isfinite(value):
             return None
@@ -439,9 +442,9 @@ def compile_line(line: FormatLine) -> tuple[LinePattern | TablePattern, PartPatt
         raise PatternError(f"the field <{min(unknown)}>, which `fields` does not describe")
     if lacking := line.fields.keys() - names:
         raise PatternError(f"no field <{min(lacking)}>, which `fields` describes")
-    others = {name for what in line.fields.values() for name in (*what.of, *filter(None, [what.above]))}
+    others = {name for what in line.fields.values() for name in (*what.of, *filter(None, [what.above, what.less]))}
     if unknown := others - names:
-        raise PatternError(f"`of` or `above` names <{min(unknown)}>, which the line does not have")
+        raise PatternError(f"`of`, `above` or `less` names <{min(unknown)}>, which the line does not have")
     return pattern, parts
 
 

@@ -127,7 +127,7 @@ def _is_even(line: FormatLine) -> bool:
 def _is_plain(what: FormatField) -> bool:
     """Returns whether a field is a label, a date, or a number that depends on no other line and no other number."""
     is_sum = what.highest or what.adds or what.counts or what.rates
-    is_bound = is_sum or what.above or what.of or what.suffixes or what.request
+    is_bound = is_sum or what.above or what.of or what.less or what.suffixes or what.request
     return not is_bound and what.time in ("", "date") and not what.signal.startswith(EVENT_PREFIX)
 
 

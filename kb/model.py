@@ -404,6 +404,8 @@ class FormatField:
     """Whether the number is a mean for each second since the line before, of a signal that counts."""
     of: tuple[str, ...] = ()
     """Fields of whose sum the number is a share."""
+    less: str = ""
+    """The field whose number is taken off its own; '' for none."""
 
     @property
     def is_measured(self) -> bool:

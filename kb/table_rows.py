@@ -18,6 +18,8 @@ CLOCK = re.compile(r"\s*(?P<clock>\d{1,2}:\d\d:\d\d(?: [AP]M)?)\s+")
 WORD = re.compile(r"\S+")
 RULE = re.compile(r"[\s|+=_-]*")
 """A line drawn below a header."""
+CAPTION = re.compile(r"\s*[^\W\d][\w /-]*:\s*")
+"""A heading of what is below it."""
 WIDE_NAME = re.compile(r"\S+(?: \S+)*")
 WIDE_GAP = re.compile(r"\s{2,}")
 
@@ -163,6 +165,8 @@ class TablePattern:
             self._header = None if any(word in text for word in self._unless) else header
             self._has_row = False
             return None if self._header is None else {}
+        if self._header is not None and CAPTION.fullmatch(text):
+            self._header = None  # what follows has a heading of its own
         if self._header is None:
             return None
         cells = self._header.split_row(text)

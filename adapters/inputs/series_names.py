@@ -241,14 +241,14 @@ def seconds_per_step(times: F64, steps: F64) -> float:
     return float(np.median(passed[fits] / count[fits])) if fits.any() else 0.0
 
 
-def _split_mean(named: NamedSeries, times: F64, values: F64) -> list[tuple[NamedSeries, F64, F64]]:
+def split_mean(one: LabelledSeries) -> list[LabelledSeries]:
     """Returns a series as the sum and the count of a histogram, where it is a value of what is counted in one."""
-    signal = next((one for one in catalogue().signals.values() if one.metric == named.metric), None)
+    signal = next((known for known in catalogue().signals.values() if known.metric == one.metric), None)
     if signal is None or signal.type != "histogram":
-        return [(named, times, values)]
-    counts = MEAN_COUNT * np.arange(1.0, len(values) + 1)
-    parts = (("_sum", np.cumsum(MEAN_COUNT * values)), ("_count", counts / named.scale))
-    return [(replace(named, metric=named.metric + end), times, part) for end, part in parts]
+        return [one]
+    counts = MEAN_COUNT * np.arange(1.0, len(one.values) + 1)
+    parts = (("_sum", np.cumsum(MEAN_COUNT * one.values)), ("_count", counts))
+    return [replace(one, metric=one.metric + end, values=part) for end, part in parts]
 
 
 MEAN_COUNT = 100.0
@@ -257,10 +257,10 @@ MEAN_COUNT = 100.0
 
 def to_series(pairs: Iterable[tuple[NamedSeries, F64, F64]], *notes: str) -> list[LabelledSeries]:
     """Returns series with their names, [sample] times in seconds since 1970 and values; a note says what was taken."""
-    pairs = [part for pair in pairs for part in _split_mean(*pair)]
+    pairs = list(pairs)
     taken = sorted({named.note for named, _, _ in pairs if named.note})
     note = join_notes(f"series taken by their names: {join_names(taken, MAX_SHOWN)}" if taken else "", *notes)
-    return [
+    found = (
         LabelledSeries(
             named.metric,
             tuple(sorted((label, text) for label, text in named.labels.items() if text)),
@@ -269,4 +269,5 @@ def to_series(pairs: Iterable[tuple[NamedSeries, F64, F64]], *notes: str) -> lis
             note,
         )
         for named, times, values in pairs
-    ]
+    )
+    return [part for one in found for part in split_mean(one)]

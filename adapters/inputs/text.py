@@ -28,6 +28,7 @@ from skewscope.adapters.inputs.messages import MAX_TEXT, MessageReader, metric_o
 from skewscope.adapters.inputs.reader import InputReader
 from skewscope.adapters.inputs.request_lines import RequestLines
 from skewscope.adapters.inputs.request_rows import RequestCollector
+from skewscope.adapters.inputs.series_names import split_mean
 from skewscope.adapters.inputs.step_lines import EVALUATION_MARK, StepLines
 from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.adapters.inputs.traced_lines import ShapeTrace
@@ -379,8 +380,9 @@ class TextReader:
     def _metric(self, signal: str) -> str:
         """Returns the name of a signal: that of the exporter which delivers the same, which says what is measured."""
         if signal not in self._metrics:
-            exporter = self.format.exporter if self.format else ""
-            names = catalogue().signals[signal].sources.get(exporter, ())
+            exporter, known = self.format.exporter if self.format else "", catalogue().signals[signal]
+            # A line has the mean of what an exporter counts in a histogram.
+            names = known.sources.get(exporter, ()) if known.type != "histogram" else ()
             self._metrics[signal] = next((name for name in names if "{" not in name), metric_of(signal))
         return self._metrics[signal]
 
@@ -401,6 +403,7 @@ class TextReader:
         self._collector.note = join_notes(*self.notes, own_time_note, self.times.note, clock_note, harmless)
         keeps_newest = self.format is not None and self.format.place == "server"
         own = self._steps.steps.list_series() if self._steps else self._collector.series(keeps_newest=keeps_newest)
+        own = [part for one in own for part in split_mean(one)]
         if len(self._requests.collector):
             own = [*own, *self._requests.collector.series()]
         if not own and not self._messages.has_findings:

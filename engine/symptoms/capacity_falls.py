@@ -19,6 +19,7 @@ from skewscope.engine.model.parameters import (
     ALIKE,
     APART,
     BURST_S,
+    EPISODE_S,
     HALF,
     LEAST_PART,
     MAJORITY,
@@ -30,6 +31,7 @@ from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.relations import use_of_share
 from skewscope.engine.symptoms.roles import MIN_RUN_S
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
+from skewscope.engine.symptoms.shared_shifts import find_places, keep_largest
 
 
 class DrivenCapacity(SeriesDetector):
@@ -49,7 +51,7 @@ class DrivenCapacity(SeriesDetector):
         self._min_run_s = np.array([MIN_RUN_S.get(one.role, BURST_S) for one in judged])
 
     def list_lows(self, form: str, times: tuple[Index, F64], value: F64, reference: F64) -> Iterator[Finding]:
-        """Yields those that have been low often and long enough.
+        """Returns those that have been low often and long enough, each of a cell or of the pool of most replicas.
 
         Args:
             form: of the findings.
@@ -60,14 +62,18 @@ class DrivenCapacity(SeriesDetector):
         count, since = times
         with np.errstate(invalid="ignore"):
             lasts = self.cells.time[self.at] - since >= self._min_run_s
-        for n in np.flatnonzero(lasts & (count >= RUN)).tolist():
-            yield Finding(*self.subject(n), form, "down", float(since[n]), float(value[n]), float(reference[n]))
+        lows = np.flatnonzero(lasts & (count >= RUN)).tolist()
+        found = {int(self.at[n]): (float(since[n]), float(value[n]), float(reference[n])) for n in lows}
+        places = find_places(self.cells, found)
+        return iter(keep_largest(Finding(self.cells.signals[n], places[n], form, "down", *found[n]) for n in found))
 
 
 class CapacityFalls(DrivenCapacity):
     """Capacities, and throughputs of engines, with a load, which fell while that did not."""
 
-    KEPT: ClassVar[Fills] = dict.fromkeys(("_lowest", "_begin", "_since", "_value", "_run_lowest"), np.nan) | {
+    KEPT: ClassVar[Fills] = dict.fromkeys(
+        ("_lowest", "_lower", "_lower_since", "_begin", "_since", "_value", "_run_lowest"), np.nan
+    ) | {
         "_load_sum": 0.0,
         "_count": 0,
         "_run": 0,
@@ -80,6 +86,9 @@ class CapacityFalls(DrivenCapacity):
     _count: Index
     _begin: F64
     """Of the past under any load: the lowest value, the sum of loads, the number and the time of the first one."""
+    _lower: F64
+    _lower_since: F64
+    """Of the newest values in a row below the lowest of the past: the lowest, and the time of the first one."""
     _run: Index
     _since: F64
     _value: F64
@@ -141,12 +150,22 @@ class CapacityFalls(DrivenCapacity):
         # A few low values that did not last are part of what is usual.
         short = at[(self._run[at] > 0) & (self._run[at] < RUN)]
         self._lowest[short] = np.fmin(self._lowest[short], self._run_lowest[short])
+        self._take_lower(at, value, time)
         self._run[at] = self._doubt[at] = 0
         self._since[at] = self._run_lowest[at] = self._doubt_since[at] = np.nan
-        self._lowest[at] = np.fmin(self._lowest[at], value)
         self._load_sum[at] += load
         self._count[at] += 1
         self._begin[at] = np.fmin(self._begin[at], time)
+
+    def _take_lower(self, at: Index, value: F64, time: F64) -> None:
+        """Lowers the lowest value of the past to what rose again, or has lasted: a slow fall is no past of its end."""
+        self._lower[at] = np.fmin(self._lower[at], value)
+        self._lower_since[at] = np.fmin(self._lower_since[at], time)
+        usual = (self._count[at] < MIN_PAST) | (value >= self._lowest[at])
+        usual |= time - self._lower_since[at] >= EPISODE_S
+        known = at[usual]
+        self._lowest[known] = np.fmin(self._lowest[known], self._lower[known])
+        self._lower[known] = self._lower_since[known] = np.nan
 
     def _take_doubtful(self, at: Index, value: F64, time: F64) -> None:
         self._doubt[at] += 1

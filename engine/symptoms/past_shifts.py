@@ -1,24 +1,21 @@
 """Series that shift against their own past, one by one or as most members of a set, and slow starts."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Self
 
 import numpy as np
 
-from skewscope.engine.model.arrays import Index, Mask
-from skewscope.engine.model.finding import PAST, START, Finding, FindingKey
-from skewscope.engine.model.locality import Entity
-from skewscope.engine.model.parameters import ALIKE, BURST_S, MAJORITY, MIN_PAST
+from skewscope.engine.model.arrays import Index
+from skewscope.engine.model.finding import PAST, START, Finding
+from skewscope.engine.model.parameters import ALIKE, BURST_S, MIN_PAST
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.levels import LevelShifts
 from skewscope.engine.symptoms.roles import DISTINCT_ROLES, FOLLOWING_ROLES, MIN_RUN_S, PAST_ROLES
 from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
+from skewscope.engine.symptoms.shared_shifts import MemberSets, keep_largest
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
-
-SHARED_BY = {"rank": "group", "replica": "pool"}
-"""Where most of three or more members shift, what they are members of is reported, by their kind."""
 
 
 class PastShifts(SeriesDetector):
@@ -89,46 +86,32 @@ class PastShifts(SeriesDetector):
 
     def find(self) -> Iterator[Finding]:
         """Yields the shifts, each of a cell or of the group or pool of which most members shift, and slow starts."""
+        yield from keep_largest(self._list_shifts())
         shifts, signals, places = self.shifts, self.cells.signals, self.cells.places
-        shared: dict[FindingKey, Finding] = {}
-        for cell, group in self._shifted_cells().items():
-            if not self.cells.is_load_known(cell, shifts.since(cell)) or self._is_explained(cell):
+        for cell in np.flatnonzero(shifts.slow_start).tolist():
+            (value, since), after = shifts.slow_start_of(cell), shifts.level(cell)
+            yield Finding(signals[cell], places[cell], START, "up", since, value, after)
+
+    def _list_shifts(self) -> Iterator[Finding]:
+        """Yields the shifts.
+
+        A single member that differs from its peers is judged by these: what it shares with them is the work.
+        """
+        shifts, cells = self.shifts, self.cells
+        if not shifts.shift.any():
+            return
+        sets = MemberSets(cells, shifts.shift != 0)
+        shared = sets.shared_places()
+        for cell in np.flatnonzero((shifts.shift != 0) & ~sets.odd_ones()).tolist():
+            if not cells.is_load_known(cell, shifts.since(cell)) or self._is_explained(cell):
                 continue
             direction = "up" if shifts.shift[cell] > 0 else "down"
             since, value, before = shifts.since(cell), shifts.level(cell), shifts.before(cell)
             if value < before if direction == "up" else value > before:
                 continue  # it was worse and is better than before by now
-            found = Finding(signals[cell], group or places[cell], PAST, direction, since, value, before)
-            if group is None:
-                yield found
-            elif found.key not in shared or found.size > shared[found.key].size:
-                shared[found.key] = found
-        yield from shared.values()
-        for cell in np.flatnonzero(shifts.slow_start).tolist():
-            (value, since), after = shifts.slow_start_of(cell), shifts.level(cell)
-            yield Finding(signals[cell], places[cell], START, "up", since, value, after)
-
-    def _shifted_cells(self) -> Mapping[int, Entity | None]:
-        """Returns the cells shifted against their past, each with the group or pool of which most members are, if any.
-
-        A single one that differs from its peers is judged by these: what it shares with them is the work.
-        """
-        shift, cells = self.shifts.shift, self.cells
-        if not shift.any():
-            return {}
-        numbers, at = cells.pair_set, cells.pair_cell
-        counted, sets = cells.compared, len(cells.set_sizes)
-        size = np.bincount(numbers[counted], minlength=sets)
-        hit = np.bincount(numbers[counted & (shift[at] != 0)], minlength=sets)
-        told: Mask = counted & (size[numbers] >= MAJORITY)
-        single = np.zeros(len(cells), bool)
-        single[at[told & (2 * hit[numbers] < size[numbers])]] = True
-        found: dict[int, Entity | None] = dict.fromkeys(np.flatnonzero((shift != 0) & ~single).tolist())
-        for pair in np.flatnonzero(told & (shift[at] != 0) & (2 * hit[numbers] > size[numbers])).tolist():
-            cell, place = int(at[pair]), cells.set_places.get(int(numbers[pair]))
-            if cell in found and place is not None and SHARED_BY.get(cells.places[cell].kind) == place.kind:
-                found[cell] = found[cell] or place
-        return found
+            yield Finding(
+                cells.signals[cell], shared.get(cell, cells.places[cell]), PAST, direction, since, value, before
+            )
 
     def take_over(self, before: Self, places: CellPlaces) -> None:
         """Goes on with the past of the cells that another one has as well."""

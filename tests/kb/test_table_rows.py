@@ -31,6 +31,9 @@ def read(text):
         # What is no number is none, and an empty line ends the table.
         ("NODE NAME  STATE  USE\nn0  idle  N/A\n\nn1  idle  3\n", [{"name": "n0", "state": "idle"}]),
         ("NODE NAME  STATE\nn0  idle\n", []),
+        # A heading ends it as well, and a name alone in its row does not.
+        ("NODE NAME  USE\nn0  3\nCapacity:\ncpu:  128\n", [{"name": "n0", "use": "3"}]),
+        ("NODE NAME  USE\nn0  3\nAllocated resources:\ncpu  128\n", [{"name": "n0", "use": "3"}]),
         ("NODE NAME  STATE  USE  VERSION\nn0  idle  3  1\n", []),
         ("n0  idle  3\n", []),
     ],

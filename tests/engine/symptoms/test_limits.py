@@ -286,6 +286,28 @@ def test_an_engine_that_made_as_few_tokens_before_reads_prompts():
     assert names(world) == []
 
 
+@pytest.mark.parametrize(
+    ("passed", "named"),
+    # Within minutes, or so slowly that the answers may just grow long.
+    [(30.0, ["lost-throughput"]), (200.0, ["lost-throughput"]), (3600.0, [])],
+)
+def test_tokens_that_fall_step_by_step_are_no_past_of_their_own_end(passed, named):
+    world = SymptomWorld(fleet=pool_of_replicas(1))
+    for n in range(60 + int(passed // 10) + 20):
+        fallen = min(max(n - 60, 0) * 10.0 / passed, 1.0)
+        world.tick({TOKENS: 2400.0 - 1500.0 * fallen + n % 3, REQUESTS: 60.0}, pause=10.0)
+    assert names(world) == named
+
+
+@pytest.mark.parametrize(("slow", "places"), [("ABCD", ["pool"]), ("D", ["D"])])
+def test_what_most_replicas_lose_is_lost_by_their_pool(slow, places):
+    world = SymptomWorld(fleet=pool_of_replicas(4))
+    for n in range(60):
+        tokens = {("serve.gen_throughput", "replica", x): 900.0 if x in slow and n >= 30 else 2400.0 for x in "ABCD"}
+        world.tick(tokens | {("serve.running", "replica", x): 60.0 for x in "ABCD"}, pause=10.0)
+    assert [one.name for one in world.incidents() if one.condition == "lost-throughput"] == places
+
+
 @pytest.mark.parametrize(("failed", "named"), [(1.5, ["new-errors"]), (0.2, [])])
 def test_failed_requests_are_judged_as_a_share_of_those_that_are_answered(failed, named):
     world = SymptomWorld(fleet=pool_of_replicas(1))
