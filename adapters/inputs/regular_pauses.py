@@ -24,9 +24,8 @@ def find_pause_shares(times: F64, apart: F64) -> tuple[F64, F64]:
     start, lost = times[:-1][is_long], (interval - usual)[is_long]
     distance = np.diff(start)
     typical = float(np.median(distance)) if len(distance) else 0.0
-    is_regular = np.abs(distance - typical) <= APART * typical
-    # Shorter distances are those of accumulated gradients; longer steps that follow one another are longer work.
-    is_rhythm = typical >= BURST_S and 2 * is_long.sum() <= len(interval)
-    if not is_rhythm or is_regular.sum() < max(RUN - 1, (1 - HALF**2) * len(distance)):
+    # Longer steps that follow one another are longer work, and shorter distances are those of accumulated gradients.
+    is_regular = (np.abs(distance - typical) <= APART * typical) & (np.diff(np.flatnonzero(is_long)) > 1)
+    if typical < BURST_S or is_regular.sum() < max(RUN - 1, (1 - HALF**2) * len(distance)):
         return np.empty(0), np.empty(0)
     return times[1:][is_long][1:][is_regular], (100 * lost[1:] / distance)[is_regular]

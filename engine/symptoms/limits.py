@@ -11,7 +11,7 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
 from skewscope.engine.model.finding import LIMIT, TOTAL, Finding
-from skewscope.engine.model.parameters import BURST_S, NEGLIGIBLE
+from skewscope.engine.model.parameters import BURST_S, NEGLIGIBLE, TENFOLD
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
@@ -81,17 +81,25 @@ class Limits(SeriesDetector):
         at, value, time = self.select(tick.new)
         if not len(at):
             return
-        allowed = self._limit[at] * self._wholes(at, self.cells.value)
+        wholes = self._wholes(at, self.cells.value)
+        allowed = self._limit[at] * wholes
         with np.errstate(invalid="ignore"):
             is_idle = (self._given[at] >= 0) & ~(self.cells.value[self._given[at]] > self._load[at])
         is_idle |= self._needs_load[at] & (self._given[at] < 0)
         known = ~np.isnan(value) & ~np.isnan(allowed) & ~is_idle
-        beyond = known & (self._sign[at] * (value - allowed) > 0) & (value >= self._floor[at])
+        beyond = known & (self._sign[at] * (value - allowed) > 0) & self._matters(at, value, wholes)
         good = at[known & ~beyond]
         self._since[good], self._was_good[good] = np.nan, True
         bad = at[beyond]
         self._since[bad] = np.fmin(self._since[bad], time[beyond])
         self._value[bad], self._allowed[bad] = value[beyond], allowed[beyond]
+
+    def _matters(self, at: Index, value: F64, wholes: F64) -> Mask:
+        """Returns [k] whether values reach their floors; what is ten times the rest of its whole matters sooner."""
+        floor = self._floor[at]
+        with np.errstate(invalid="ignore"):
+            is_nearly_all = self._is_share[at] & (value >= TENFOLD * (wholes - value)) & (value >= floor / TENFOLD)
+        return (value >= floor) | is_nearly_all
 
     def _wholes(self, at: Index, values: F64) -> F64:
         """Returns [k] that of which each is a share, by [cell] values; 1 where it is a share of nothing."""
@@ -127,7 +135,7 @@ class Limits(SeriesDetector):
             allowed = self._limit * wholes
             is_enough = (wholes >= 1 / NEGLIGIBLE) | is_mean[self.at]
             beyond = (self._whole >= 0) & (latest[self.at] > allowed) & is_enough
-            beyond &= ~is_mean[self.at] | (latest[self.at] >= self._floor)
+            beyond &= ~is_mean[self.at] | self._matters(np.arange(len(self.at)), latest[self.at], wholes)
         for n in np.flatnonzero(beyond).tolist():
             yield self._finding(n, TOTAL, float(latest[self.at[n]]), float(allowed[n]))
 

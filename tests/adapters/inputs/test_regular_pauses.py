@@ -30,6 +30,7 @@ def test_each_regular_pause_has_its_share_of_the_time() -> None:
         pytest.param(steps(100.0, each=60), id="three pauses, which are no rhythm"),
         pytest.param(steps(1.0, each=8, step=0.3), id="accumulated gradients"),
         pytest.param(steps(0.0, jitter=0.5), id="steps of any length"),
+        pytest.param(np.cumsum(np.repeat([40.0, 75.0], 60)), id="steps that become longer"),
         pytest.param(np.cumsum(np.tile(np.linspace(1.0, 9.0, 50), 6)), id="inputs sorted by length"),
     ],
 )

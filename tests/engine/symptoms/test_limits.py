@@ -355,3 +355,18 @@ def test_requests_that_wait_longer_than_they_are_computed_are_told_of_one_page(q
     found = conclude(world)
     assert [one.condition for one in found] == named
     assert all("80 % of time of a whole request, at most 50 % is allowed" in one.summary for one in found)
+
+
+@pytest.mark.parametrize(
+    ("queued", "named"),
+    [
+        pytest.param(0.048, ["growing-queue"], id="for ten times as long as it is computed"),
+        pytest.param(0.04, [], id="for less than that"),
+        pytest.param(0.0095, [], id="until a batch is full"),
+    ],
+)
+def test_a_short_wait_counts_where_it_is_nearly_all_of_a_request(queued, named):
+    world = SymptomWorld(fleet=pool_of_replicas(1))
+    whole = queued + (0.0045 if queued > 0.01 else 0.0001)
+    world.tick({**observed(queued, 2000.0, "serve.queue_time"), **observed(whole, 2000.0, "serve.e2e")})
+    assert [one.condition for one in conclude(world)] == named
