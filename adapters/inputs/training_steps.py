@@ -19,6 +19,7 @@ from skewscope.adapters.inputs.file_origin import ORIGIN_LABEL, join_notes
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector
 from skewscope.adapters.inputs.regular_pauses import find_pause_shares
 from skewscope.engine.model.arrays import F64
+from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import InputError, Problem
 
 STEP_DURATION = "skewscope_step_duration"
@@ -197,6 +198,10 @@ class StepReader:
         """Adds samples per second at the time of a line, else at that of the newest step."""
         time = self.time if line.time is None else line.time
         self.collector.add(SAMPLE_RATE, {"group": self.group}, time, samples, line.number)
+
+    def add_total(self, signal: str, line: LogLine, value: float) -> None:
+        """Adds what a counter of the job has come to at a line."""
+        self._add(catalogue().signals[signal].metric, value, line, line.time)
 
     def list_series(self) -> list[LabelledSeries]:
         """Returns all series, with what regular pauses took, and with a note where times are not from the log."""

@@ -32,7 +32,7 @@ STEP_NAMES = frozenset(
         *("iteration", "iter", "iterations", "train/iteration", "train/global_step", "update", "updates"),
     )
 )
-SAMPLE_RATE = "step.sample_rate"
+SAMPLE_RATE, ALLOC_RETRIES = "step.sample_rate", "step.alloc_retries"
 OWN_TIMES = frozenset((frozenset(("dt",)), frozenset(("duration",)), frozenset(("delta", "time"))))
 """Words of the time that a step took, in a table of steps."""
 STORED = re.compile(r"\d{13} [-+\d.eEnaif]{1,32} \d{1,12}")
@@ -59,6 +59,8 @@ class TrainingColumns:
     """Whether the pace counts steps, so that a step took its reciprocal."""
     duration_scale: float = 1.0
     """Factor from what a step took to seconds."""
+    retries: int = -1
+    """Allocations of memory that were tried again since the begin."""
 
     def settle(self, rows: Sequence[Sequence[object]]) -> "TrainingColumns":
         """Returns the columns by the cells of some rows: a time that does not grow is what each step took."""
@@ -83,14 +85,15 @@ def find_columns(names: Sequence[str]) -> TrainingColumns | None:
     durations = (place for place, name in others if split_name(name).words in OWN_TIMES and not is_elapsed(name))
     duration = next(durations, -1)
     scale = UNITS[split_name(names[duration]).unit or "s"][1] if duration >= 0 else 1.0
-    found = TrainingColumns(step, time, elapsed, pace, duration, is_steps, scale)
+    retries = next((place for place, name in others if find_titled_signal(_last_part(name)) == ALLOC_RETRIES), -1)
+    found = TrainingColumns(step, time, elapsed, pace, duration, is_steps, scale, retries)
     return found if max(time, elapsed, pace, duration) >= 0 else None
 
 
 def _is_read_by_name(name: str) -> bool:
     signal = find_titled_signal(name)
     is_placed = name in LABEL_COLUMNS or bool(find_label(split_name(name)))
-    return is_placed or is_known_metric(name) or signal not in ("", SAMPLE_RATE)
+    return is_placed or is_known_metric(name) or signal not in ("", SAMPLE_RATE, ALLOC_RETRIES)
 
 
 def _rank_pace(name: str) -> int | None:
@@ -98,6 +101,10 @@ def _rank_pace(name: str) -> int | None:
     if find_titled_signal(name) == SAMPLE_RATE:
         return 1
     return find_pace(_own_name(name))
+
+
+def _last_part(name: str) -> str:
+    return name.rpartition(" - ")[2].rpartition("/")[2]
 
 
 def _own_name(name: str) -> str:
@@ -233,6 +240,9 @@ def _add_step(line: LogLine, step: int, row: Sequence[object], columns: Training
         steps.count_step(line, step)
     if pace:
         steps.add_rate(line, pace)
+    retries = to_number(row[columns.retries]) if columns.retries >= 0 else None
+    if retries is not None:
+        steps.add_total(ALLOC_RETRIES, line, retries)
 
 
 def _positive(row: Sequence[object], place: int) -> float | None:

@@ -159,6 +159,7 @@ SIGNAL_WORDS = {
         *("comm", "comm time", "allreduce", "allreduce time", "all reduce", "all reduce time", "nccl", "nccl time"),
         *("grad sync", "grad sync time", "gradient sync", "gradient allreduce", "reduce scatter", "all gather"),
     ),
+    "step.alloc_retries": ("alloc retries", "allocation retries", "cuda alloc retries", "cuda malloc retries"),
     "step.wait_time": (
         *(
             "allreduce wait",

@@ -101,3 +101,25 @@ def test_pauses_between_rows_count_by_what_they_take_of_the_time(tmp_path, pause
     found = replay(draft_recording([path]).recording).incidents
     assert [one.condition for one in found] == symptoms
     assert all(one.candidates[0] == "checkpoint-stall" for one in found)
+
+
+RETRIES = {
+    "apart": "DeviceStatsMonitor.on_train_batch_end/num_alloc_retries,step,train/device/batches_per_sec",
+    "with times": "Step,Relative Time (Process),proud-fog-3 - memory/num_alloc_retries",
+}
+
+
+@pytest.mark.parametrize("form", RETRIES)
+def test_allocations_that_are_tried_again_are_told_with_their_cause(tmp_path, form):
+    lines = [RETRIES[form]]
+    for row in range(1, 201):
+        count = max(row - 120, 0) * 7
+        if form == "apart":
+            lines += [f"{count},{row * 50},", f",{row * 50},{1.3 + row % 7 * 0.004:.4f}"]
+        else:
+            lines.append(f"{row * 50},{row * 38.2 + row % 3 * 0.2:.2f},{count}")
+    path = tmp_path / "metrics.csv"
+    path.write_text("\n".join(lines))
+    (found,) = replay(draft_recording([path]).recording).incidents
+    assert found.condition == "new-errors"
+    assert found.candidates[0] == "gpu-memory-fragmentation"
