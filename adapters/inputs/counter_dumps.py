@@ -100,14 +100,14 @@ def read_dumps(file: BinaryIO, name: str, labels: Mapping[str, str], parser: Dum
     Raises:
         InputError: it has no counter, or a dump without a time.
     """
-    dumps = list(_split_dumps(file, name, parse_offset(labels, name), parser))
-    hint = f"Take it with `{LOOP.format(command=parser.command, file='counters.txt')}`."
-    if not any(dump.counters for dump in dumps):
-        raise InputError([Problem(name, 0, "", "no counter", f"output of `{parser.command}`", hint)])
     collector = SeriesCollector(name)
+    dumps = list(_split_dumps(file, name, parse_offset(labels, name), parser, collector))
+    hint = f"Take it with `{LOOP.format(command=parser.command, file='counters.txt')}`."
+    if not any(dump.counters for dump in dumps) and not len(collector):
+        raise InputError([Problem(name, 0, "", "no counter", f"output of `{parser.command}`", hint)])
     placed = _place(dumps, name)
     readings = [_add_dump(dump, collector, name, may_repeat=parser.may_repeat) for dump in placed]
-    is_stated = all(counter.time is not None for dump in dumps for counter in dump.counters)
+    is_stated = not any(dump.counters for dump in dumps)
     is_paused = all(dump.pauses for dump, count in zip(placed, readings, strict=True) if count > 1)
     unnamed = any(counter.labels.get("device") == UNNAMED_DEVICE for dump in dumps for counter in dump.counters)
     collector.note = join_notes(
@@ -125,9 +125,6 @@ def _add_dump(dump: Dump, collector: SeriesCollector, file: str, *, may_repeat: 
     names: dict[tuple[str, ...], str] = {}
     first, time, readings = "", dump.time, 1
     for counter in dump.counters:
-        if counter.time is not None:
-            collector.add(counter.metric, counter.labels, counter.time, counter.value, counter.line)
-            continue
         key = (counter.metric, *counter.labels.values())
         first = first or f"{counter.name} {key}"
         if names.get(key) == counter.name and f"{counter.name} {key}" == first:
@@ -144,12 +141,19 @@ def _add_dump(dump: Dump, collector: SeriesCollector, file: str, *, may_repeat: 
     return readings
 
 
-def _split_dumps(file: BinaryIO, name: str, offset: float, parser: DumpParser) -> Iterator[Dump]:
+def _split_dumps(
+    file: BinaryIO, name: str, offset: float, parser: DumpParser, collector: SeriesCollector
+) -> Iterator[Dump]:
+    """Yields the dumps of a file without the counters that have times of their own, which are added."""
     dump = Dump(math.nan)
     for number, text in read_lines(file, name):
         time = parse_time_line(text, offset)
         if time is None:
-            dump.counters += parser.read_line(text, number)
+            for counter in parser.read_line(text, number):
+                if counter.time is None:
+                    dump.counters.append(counter)
+                else:
+                    collector.add(counter.metric, counter.labels, counter.time, counter.value, counter.line)
             if len(text) < MAX_COMMAND and (pause := PAUSE.search(text)):
                 dump.pauses.append((number, float(pause["number"]) * PAUSE_UNITS[pause["unit"]]))
         else:

@@ -102,6 +102,10 @@ class SeriesCollector:
         samples = self._samples.setdefault(key, (array("d"), array("d")))
         return self._by_given.setdefault((metric, *labels.items()), samples)
 
+    def __len__(self) -> int:
+        """Returns the number of samples."""
+        return self._count
+
     def newest(self, metric: str, labels: Mapping[str, str]) -> float | None:
         """Returns the value of the newest sample of a series; None without one."""
         _, values = self._samples.get((metric, tuple(sorted(labels.items()))), ((), ()))

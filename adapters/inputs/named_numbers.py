@@ -21,9 +21,11 @@ from skewscope.adapters.inputs.number_lines import NumberLines
 from skewscope.adapters.inputs.number_rows import list_records
 from skewscope.adapters.inputs.series_names import SeriesContext, name_series
 from skewscope.kb.document_lines import JSON_BEGIN, parse_documents
+from skewscope.kb.problems import InputError, Problem
 
-HEAD_BYTES, HEAD_LINES = 1 << 10, 400
+HEAD_BYTES, HEAD_LINES = 1 << 16, 400
 MIN_NUMBERS = 2
+EXPECTED = "pairs, tables or records of numbers with names"
 CODE, GPU = "code", "gpu"
 """Labels."""
 
@@ -32,11 +34,15 @@ def recognise(head: bytes, _name: str) -> bool:
     """Returns whether most of what a text begins with are numbers with names."""
     if is_binary(head):
         return False
-    if JSON_BEGIN.match(head.decode("utf-8", "replace")):
+    if _is_json(head):
         return sum(map(len, _find_records(head))) >= MIN_NUMBERS
     parser = NumberLines()
     count = sum(len(parser.read_line(line, number)) for number, line in enumerate(decode_head(head)[:HEAD_LINES]))
     return count >= MIN_NUMBERS and 2 * parser.fitting >= parser.lines
+
+
+def _is_json(head: bytes) -> bool:
+    return JSON_BEGIN.match(head.decode("utf-8", "replace")) is not None
 
 
 def _find_records(data: bytes) -> list[list[Counter]]:
@@ -65,7 +71,10 @@ def read_series(file: BufferedReader, name: str, labels: Mapping[str, str]) -> l
     Raises:
         InputError: there are none, or too many.
     """
-    if JSON_BEGIN.match(file.peek(HEAD_BYTES)[:HEAD_BYTES].decode("utf-8", "replace")):
+    head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
+    if not recognise(head, name):
+        raise InputError([Problem(name, 0, "", "a text without numbers that have names", EXPECTED)])
+    if _is_json(head):
         data = file.read(JSON_BYTES.limit() + 1)
         JSON_BYTES.check(name, len(data))
         PARTS.check(name, count_parts(data))

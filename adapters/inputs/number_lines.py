@@ -85,6 +85,9 @@ class NumberLines:
 
     def read_line(self, text: str, number: int) -> list[Counter]:
         """Returns the numbers of a line."""
+        if self._series and (found := self._read_sample(text)):
+            self.lines, self.fitting = self.lines + 1, self.fitting + 1
+            return found
         whole = text[:MAX_LINE].rstrip()
         line = whole.strip()
         if not line or line[0] == ">" or is_prompt(line.encode()):
@@ -125,11 +128,14 @@ class NumberLines:
         return True
 
     def _read_series(self, line: str) -> list[Counter]:
-        """Returns the sample of a line of promtool."""
+        """Takes the series that a line of promtool names, and returns its sample where it has one."""
         match = SERIES.fullmatch(line) if " =>" in line else None
         if match:
             self._series = _parse_series(match)
-            line = match["sample"] or ""
+        return self._read_sample(match["sample"] or "") if match else []
+
+    def _read_sample(self, line: str) -> list[Counter]:
+        """Returns the sample of the series that was named last; none for a line that is no sample."""
         sample = SAMPLE.fullmatch(line) if self._series else None
         if sample is None or self._series is None or (value := read_cell(sample["value"])) is None:
             return []

@@ -5,6 +5,7 @@ Columns whose names say so are the time and the place of a row; the others count
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from skewscope.adapters.inputs.cell_values import to_time
@@ -21,6 +22,10 @@ STATUS = re.compile(r"(?P<base>.{1,200}?)[._]?(?P<code>[1-5](?:xx|\d\d))")
 """The name of a counter of responses of one status, or of a class of them."""
 NAMES = ("name", "metric", "stat")
 """Members of a record that say what its value is called."""
+PARTS = frozenset(
+    ("partition", "index", "shard", "cpu", "core", "topic", "queue", "volume", "database", "pool", "disk")
+)
+"""Columns that say, also by a number, which part of the place of a row it is of."""
 MAX_NAME, MAX_PLACE = 200, 100
 
 
@@ -41,7 +46,9 @@ def read_cell(text: str) -> Cell | None:
 
 
 def label_place(text: str) -> dict[str, str]:
-    """Returns the label of a place by its own name: a GPU, a port, else a part of a program."""
+    """Returns the label of a place by its own name: a GPU, a port, else a part of a program; none for ''."""
+    if not text:
+        return {}
     if DEVICE.fullmatch(text):
         return {"device": text}
     if "gpu" in text.lower() and (match := GPU_INDEX.fullmatch(text)):
@@ -58,36 +65,57 @@ def name_number(path: str, labels: Mapping[str, str], cell: Cell, time: float | 
     place = ".".join(places)
     if not places and re.search(r"[\d-]", first):
         first, place = "", first
-    return _count(f"{first}_{leaf}", {**labels, **(label_place(place) if place else {})}, cell, time)
+    return _count(f"{first}_{leaf}", {**labels, **label_place(place)}, cell, time)
 
 
 def _count(name: str, labels: Mapping[str, str], cell: Cell, time: float | None) -> Counter:
-    """Returns a number; a status at the end of its name becomes a label, as exporters have it."""
-    own = dict(labels)
-    if match := STATUS.fullmatch(name):
-        name, own["code"] = f"{match['base']}_responses_total", match["code"]
-    metric = re.sub(r"[^\w%]+", "_", f"{name} {cell.unit}").strip("_")[:MAX_NAME]
-    return Counter(name, metric, own, cell.value, 0, time)
+    metric, code = _find_metric(name, cell.unit)
+    return Counter(name, metric, {**labels, "code": code} if code else labels, cell.value, 0, time)
+
+
+@lru_cache(4096)
+def _find_metric(name: str, unit: str) -> tuple[str, str]:
+    """Returns the metric of a name, and the status that it ends in, which becomes a label as exporters have it."""
+    match = STATUS.fullmatch(name)
+    whole = f"{match['base']}_responses_total" if match else f"{name} {unit}"
+    return re.sub(r"[^\w%]+", "_", whole).strip("_")[:MAX_NAME], match["code"] if match else ""
+
+
+class _Columns(NamedTuple):
+    """What the columns of a table say."""
+
+    times: tuple[str, ...]
+    places: Mapping[str, str]
+    """Labels by the names of their columns."""
+
+
+@lru_cache(256)
+def _find_columns(names: tuple[str, ...]) -> _Columns:
+    places = {name: label for label, name in find_places(names).items()}
+    parts = {name: name.lower() for name in names if name.lower() in PARTS}
+    return _Columns(tuple(filter(is_time_name, names)), parts | places)
 
 
 def list_numbers(cells: Mapping[str, str], labels: Mapping[str, str]) -> Iterator[Counter]:
     """Yields the numbers of a row, given as texts by the names of its columns, with the labels of what it is in."""
-    times = (to_time(text) for name, text in cells.items() if is_time_name(name) and not is_epoch(name))
+    columns = _find_columns(tuple(cells))
+    times = (to_time(cells[name]) for name in columns.times if not is_epoch(name))
     time = next((each for each in times if each is not None), None)
-    places = {name: label for label, name in find_places(tuple(cells)).items() if cells[name].strip()}
+    places = {name: label for name, label in columns.places.items() if cells[name].strip()}
     numbers = {name: cell for name, text in cells.items() if name not in places and (cell := read_cell(text))}
-    texts = [text for name, text in cells.items() if name not in numbers and 0 < len(text.strip()) <= MAX_PLACE]
     own = {**labels, **{label: _clean_place(label, cells[name]) for name, label in places.items()}}
-    if not own and texts and time is None:
-        own = label_place(texts[0].strip())
+    if not own and time is None:
+        texts = (text.strip() for name, text in cells.items() if name not in numbers)
+        own = label_place(next((text for text in texts if 0 < len(text) <= MAX_PLACE), ""))
     for name, cell in numbers.items():
-        if not is_time_name(name):
+        if name not in columns.times:
             yield _count(name, own, cell, time)
 
 
 def _clean_place(label: str, text: str) -> str:
     match = GPU_INDEX.fullmatch(text.strip()) if label == "gpu" else None
-    return match[1] if match else text.strip()[:MAX_PLACE]
+    # Java writes an address without its host as `/10.0.0.5`.
+    return match[1] if match else text.strip().lstrip("/")[:MAX_PLACE]
 
 
 def list_records(document: Any) -> Iterator[Counter]:

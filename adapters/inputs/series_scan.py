@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -31,8 +32,8 @@ from skewscope.adapters.mapping.names import HELPER_METRICS, MetricResolver
 from skewscope.engine.model.topology_file import NODE_WITHOUT
 from skewscope.kb.problems import InputError, NothingKnownError
 
-TEXT_KIND = "text"
-"""The kind that reads any text."""
+OTHER_KINDS = {"text": "any text", "named-numbers": "numbers with names"}
+"""The kinds that read what the reader of another kind refuses, and what it is called then."""
 MAX_REREAD_BYTES = 32 << 20
 """Of an input with known series; of a larger one, names that are not known are not worth another reading."""
 SELF_PLACED = frozenset(("pod", "rank", "group", "replica"))
@@ -139,22 +140,22 @@ def scan_inputs(
 
 
 def _scan_or_read_text(source: Input, recording: Recording, names: MetricResolver, scan: SeriesScan) -> None:
-    """Adds an input, as any text where its own reader refuses it.
+    """Adds an input, as any text or as numbers with names where its own reader refuses it.
 
     Raises:
-        InputError: neither can read it; the reason is that of its own reader.
+        InputError: none can read it; the reason is that of its own reader.
     """
     try:
         _scan_input(source, recording, names, scan)
     except InputError as refusal:
-        if source.kind == TEXT_KIND or reader_of(source).is_folder:
-            raise
-        try:
-            _scan_input(replace(source, kind=TEXT_KIND), recording, names, scan)
-        except InputError:
-            raise refusal from None
-        reason = problem_text(refusal.problems[0])
-        scan.read_as_text.append(f"{recording.name_input(source)} is read as any text: {reason}")
+        others = [kind for kind in OTHER_KINDS if kind != source.kind and not reader_of(source).is_folder]
+        for kind, called in ((kind, OTHER_KINDS[kind]) for kind in others):
+            with suppress(InputError):
+                _scan_input(replace(source, kind=kind), recording, names, scan)
+                reason = problem_text(refusal.problems[0])
+                scan.read_as_text.append(f"{recording.name_input(source)} is read as {called}: {reason}")
+                return
+        raise
 
 
 def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan: SeriesScan) -> None:

@@ -126,7 +126,7 @@ NUMBER_KINDS = (
     ),
     NumberKind(
         "other.queue",
-        _words("visible undelivered unprocessed unsent"),
+        _words("visible undelivered unprocessed unsent ready"),
         also=_words("message messages event events record records item items"),
         without=_words("age oldest size bytes seconds"),
     ),

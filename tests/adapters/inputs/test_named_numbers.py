@@ -198,6 +198,32 @@ def test_numbers_of_which_nothing_is_known_are_too_little_to_judge(tmp_path, tex
         diagnose(tmp_path, text)
 
 
+KAFKA = """$ kafka-consumer-groups.sh --describe --group infer
+GROUP   TOPIC    PARTITION  LOG-END-OFFSET  LAG    CONSUMER-ID  HOST
+infer   prompts  0          {end}           {lag}  c-1          /10.0.0.5
+infer   prompts  1          900214          3      c-2          /10.0.0.6
+"""
+RABBIT = "$ rabbitmqctl list_queues\nname\tmessages_ready\tconsumers\ninfer.requests\t{lag}\t4\ninfer.replies\t0\t4\n"
+
+
+@pytest.mark.parametrize("text", [KAFKA, RABBIT])
+@pytest.mark.parametrize(("after", "wanted"), [(90_000, {"growing-queue"}), (44, set())])
+def test_a_queue_that_a_table_shows_twice_is_found_where_it_grows(tmp_path, text, after, wanted):
+    readings = (text.format(lag=lag, end=881_000 + lag) for lag in (40, after))
+    assert {one.condition for one in diagnose(tmp_path, "$ sleep 60\n".join(readings)).incidents} == wanted
+
+
+def test_what_a_known_format_says_nothing_of_is_read_as_numbers_with_names(tmp_path):
+    clocks = [(1980, 990 if gpu == 2 else 1980) for gpu in range(4)]
+    rows = [
+        {"ts": 1_795_341_600 + 10 * n, "host": "n1", "gpu": gpu, "sm_clock_mhz": clock[n > 30], "gpu_util_pct": 98}
+        for gpu, clock in enumerate(clocks)
+        for n in range(60)
+    ]
+    outcome = diagnose(tmp_path, "".join(f"{json.dumps(row)}\n" for row in sorted(rows, key=lambda row: row["ts"])))
+    assert {one.name for one in outcome.incidents if one.explained_by is None} == {"n1/gpu2"}
+
+
 def test_a_long_hostile_line_takes_no_time():
     text = "a_" * 900 + "\n" + "a: " * 600 + "\n" + "a:b:" * 450 + " x\n" + "{" * 1900 + " =>\n"
     assert not recognise(text.encode(), "paste.txt")
