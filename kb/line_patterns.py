@@ -18,6 +18,7 @@ MAX_COLUMNS = 4000
 """Characters of a line that are matched."""
 SHAPES: Mapping[str, str] = {
     "number": r"[-+]?(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d+|(?=\.\d))(?:\.\d+)?(?:[eE][-+]?\d{1,3})?",
+    "minutes": r"(?:[3-9]\d\d|\d{4,9})(?:\.\d{1,9})?(?!\d)",
     "owner": r"\S{1,253}",
     "quantity": r"[-+]?\d+(?:\.\d+)? ?[A-Za-z%/°]{0,8}",
     "word": r"[^\s,;|\[\](){}'\"]{1,256}",
