@@ -281,11 +281,14 @@ class Explainer:
         return found
 
     def _list_load(self, recent: Iterable[DiagnosisState]) -> Iterator[LoadDiagnosis]:
-        """Yields the open diagnoses of what load brings about; what an ended fault left loads no other engine."""
+        """Yields the open diagnoses of what load brings about."""
         for one in recent:
-            lingers = one.explanation is not None and one.explanation.relation == "lingering"
-            if one.is_open and not (lingers or one.merged_into) and self.causes.is_of_load(one.condition):
-                yield LoadDiagnosis(one.opened_at, one.id, one.condition, one.primary_entity, one.explanation is None)
+            if one.is_open and not one.merged_into and self.causes.is_of_load(one.condition):
+                link = one.explanation
+                lingers = link is not None and link.relation == "lingering"
+                yield LoadDiagnosis(
+                    one.opened_at, one.id, one.condition, one.primary_entity, is_root=link is None, lingers=lingers
+                )
 
     def _locate(self, one: IncidentState) -> LocatedCandidate:
         candidate = AttributionCandidate(one.id, one.condition, _entities_of(one), one.since, 0.0)

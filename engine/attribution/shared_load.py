@@ -23,6 +23,8 @@ class LoadDiagnosis:
     entity: Entity
     is_root: bool
     """Whether nothing explains it so far."""
+    lingers: bool = False
+    """Whether it is what an ended fault left: it shows on its own entity, and loads no other one."""
 
 
 def find_shared_load(diagnoses: Iterable[LoadDiagnosis], locality: LocalityIndex) -> dict[str, str]:
@@ -31,7 +33,7 @@ def find_shared_load(diagnoses: Iterable[LoadDiagnosis], locality: LocalityIndex
     Both are ids.
     """
     ordered = sorted(diagnoses)
-    return _find_others(ordered, locality) | _find_alike(ordered, locality)
+    return _find_others(ordered, locality) | _find_alike([one for one in ordered if not one.lingers], locality)
 
 
 def _find_alike(ordered: Sequence[LoadDiagnosis], locality: LocalityIndex) -> dict[str, str]:
@@ -62,7 +64,8 @@ def _find_others(ordered: Iterable[LoadDiagnosis], locality: LocalityIndex) -> d
                     recent.popleft()
                 if recent and condition != one.condition:
                     firsts.append(recent[0])
-            by_condition.setdefault(one.condition, deque()).append(one)
+            if not one.lingers:
+                by_condition.setdefault(one.condition, deque()).append(one)
         if firsts:
             found[one.id] = min(firsts).id
         here.setdefault(one.condition, one)

@@ -239,7 +239,8 @@ class IncidentTracker:
             self._explain(t)
         recent = self._by_alerts.recent.values()
         self._alternatives.weigh([one for one in recent if one.is_open and _is_likely_root(one)])
-        self._alternatives.weigh_effects((one for one in recent if one.is_open), self._lifecycle.states)
+        effects = (one for one in recent if one.is_open and one.explanation and not one.merged_into)
+        self._alternatives.weigh_effects(effects, self._lifecycle.states)
         self._last_epoch = self._epoch(t)
 
     def _epoch(self, t: float) -> tuple[object, ...]:

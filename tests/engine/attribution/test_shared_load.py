@@ -19,8 +19,8 @@ SLOW, LATE = "gpu-thermal-throttle", "tp-straggler"
 CAUSES = CauseGraph(catalogue())
 
 
-def sign(condition, name, t=0.0, *, is_root=True):
-    return LoadDiagnosis(t, f"{condition}@{name}", condition, Entity("replica", name), is_root)
+def sign(condition, name, t=0.0, *, is_root=True, lingers=False):
+    return LoadDiagnosis(t, f"{condition}@{name}", condition, Entity("replica", name), is_root, lingers)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,14 @@ def test_a_root_stays_one_among_those_of_its_condition():
 def test_the_first_of_its_own_condition_comes_before_that_of_others():
     other, own, last = sign(THRASH, "A", 0), sign(BACKLOG, "A", 1), sign(BACKLOG, "B", 2)
     assert find_shared_load([other, own, last], places()) == {own.id: other.id, last.id: own.id}
+
+
+@pytest.mark.parametrize(
+    ("condition", "name", "is_explained"), [(THRASH, "A", True), (THRASH, "B", False), (BACKLOG, "B", False)]
+)
+def test_what_an_ended_fault_left_explains_others_at_its_own_replica_only(condition, name, is_explained):
+    left, other = sign(BACKLOG, "A", 0, is_root=False, lingers=True), sign(condition, name, 5)
+    assert find_shared_load([left, other], places()) == ({other.id: left.id} if is_explained else {})
 
 
 def diagnosis(condition, name, t, kind):
