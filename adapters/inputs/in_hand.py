@@ -126,6 +126,14 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
             '"elapsed_time": "0:01:10", "remaining_time": "0:10:23"}\n'
         ),
     ),
+    "many-hosts": (
+        "hosts.txt",
+        "pdsh -w gpu[01-08] chronyc tracking > hosts.txt",
+        (
+            "gpu01: System time     : 0.000008017 seconds slow of NTP time\ngpu01: Leap status     : Normal\n"
+            "gpu02: System time     : 0.384000120 seconds fast of NTP time\ngpu02: Leap status     : Normal\n"
+        ),
+    ),
     "megatron-log": (
         "train.log",
         "torchrun pretrain_gpt.py --log-interval 1 > train.log 2>&1",

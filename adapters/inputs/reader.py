@@ -68,6 +68,8 @@ class InputReader:
     """Whether a file that names no host or server is of one that its name, or its folder, says..."""
     host_in_name: Callable[[str], str] = stem_of_path
     """...and the host that a path says, '' for none."""
+    is_first: bool = False
+    """Whether it is asked before others, which would read its files as a whole."""
     is_fallback: bool = False
     """Whether it reads only what no other reader reads."""
     is_last: bool = False

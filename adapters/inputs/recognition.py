@@ -87,7 +87,7 @@ def find_kind(path: Path, ahead: LookAhead | None = None) -> str:
     Raises:
         InputError: the file cannot be read.
     """
-    readers = input_readers().items()
+    readers = sorted(input_readers().items(), key=lambda one: not one[1].is_first)
     first = [one for one in readers if not one[1].is_fallback and not one[1].is_last]
     last, rest = [one for one in readers if one[1].is_fallback], [one for one in readers if one[1].is_last]
     with open_stream(path) as stream, open_stream(path, keep_prompts=True) as whole:
