@@ -294,6 +294,8 @@ class Engine:
         self._rules.forget(gone.without(self._gone))
         self._gone = gone
         self._tracker.retire(t, gone)
+        if self._series is not None:
+            self._series.retire(gone)
 
     # --- incidents
 

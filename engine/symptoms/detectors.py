@@ -11,7 +11,7 @@ import numpy as np
 from skewscope.engine.ingest.feed import SeriesKey
 from skewscope.engine.model.finding import Finding
 from skewscope.engine.model.tick import Tick
-from skewscope.engine.model.topology import Topology
+from skewscope.engine.model.topology import GonePlaces, Topology
 from skewscope.engine.model.transfer import EntityPlaces, copy_items
 from skewscope.engine.symptoms.capacity_falls import CapacityFalls, LoadedCapacity
 from skewscope.engine.symptoms.cells import JudgedCells
@@ -96,6 +96,10 @@ class SeriesDetectors:
         """Gives a cell to each series that is new."""
         if self.cells.grow():
             self.grow()
+
+    def retire(self, gone: GonePlaces) -> None:
+        """Takes in which places have ended: of what comes there next nothing has begun."""
+        self.reader.retire(gone)
 
     def expect_ends(self, ends: Mapping[SeriesKey, float]) -> None:
         """Tells when the inputs of series end, in seconds since 1970."""

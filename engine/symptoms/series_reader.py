@@ -12,6 +12,7 @@ import numpy as np
 from skewscope.engine.model.arrays import F64, Index, Mask, widen
 from skewscope.engine.model.parameters import ALIKE, NEGLIGIBLE, TAIL, TENFOLD
 from skewscope.engine.model.tick import NewSamples, Tick
+from skewscope.engine.model.topology import GonePlaces
 from skewscope.engine.model.transfer import copy_fields, copy_items
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.roles import POOLED_ROLES
@@ -41,6 +42,9 @@ class SeriesReader:
         """Whether all its values had few digits."""
         self._t = self._unread_until = -math.inf
         """End of the last tick; time until which samples wait for the turn of their cells."""
+        self._gone_places = GonePlaces()
+        self._ended: Mask = np.empty(0, bool)
+        """Whether its place has ended."""
 
     def grow(self) -> None:
         """Makes room for new cells."""
@@ -51,6 +55,7 @@ class SeriesReader:
         self._least_compared = np.array([cells.comparison_minimum(cell) for cell in range(size)])
         self._last, self._last_time = widen(self._last, size), widen(self._last_time, size)
         self._is_rounded = widen(self._is_rounded, size, fill=True)
+        self.retire(self._gone_places)
         self.pools.grow()
         self._pool = np.array(
             [self.pools.pool_of(n) if one.role in POOLED_ROLES else -1 for n, one in enumerate(judged)], np.intp
@@ -62,6 +67,12 @@ class SeriesReader:
         self._gated, self._loaded, self._pooled, self._timed = (
             np.flatnonzero(one >= 0) for one in (cells.ties.given, cells.ties.requests, self._pool, self._load_pool)
         )
+
+    def retire(self, gone: GonePlaces) -> None:
+        """Takes in which places have ended: what comes there next is no outlier yet."""
+        self._gone_places = gone
+        places = self.cells.places if gone else ()
+        self._ended = np.array([gone.has(place) for place in places] or np.zeros(len(self.cells)), bool)
 
     def begin(self, t: float, *, sampled: bool) -> NewSamples:
         """Takes in the samples of the tick that ends at `t` seconds, if it has some; returns those that are new."""
@@ -98,15 +109,15 @@ class SeriesReader:
     def _usable_values(self) -> tuple[F64, Mask | None]:
         """Returns [cell] the newest values, NaN where the load without which they do not count is missing.
 
-        And what has lost its telemetry of load, or its settled pool; None where nothing has.
+        And what has lost its telemetry of load, its settled pool, or its place; None where nothing has.
         """
         cells, ties, value = self.cells, self.cells.ties, self.cells.value
         gated, loaded, pooled = self._gated, self._loaded, self._pooled
-        if not (len(gated) or len(loaded) or len(pooled)):
+        if not (len(gated) or len(loaded) or len(pooled) or self._gone_places):
             return value, None
         load = cells.state.fresh_values(ties.requests[loaded])
-        gone = np.zeros(len(value), bool)
-        gone[loaded] = np.isnan(load)
+        gone = self._ended.copy()
+        gone[loaded] |= np.isnan(load)
         if len(pooled):
             gone[pooled] |= self.pools.unsettled[self._pool[pooled]]
         found = value.copy()
