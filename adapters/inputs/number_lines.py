@@ -47,6 +47,8 @@ WHOLE = frozenset(("total", "all", "sum"))
 COLUMN = re.compile(r"[A-Za-z_#%][\w .()\[\]/%#:*-]{0,80}")
 FRAMED = re.compile(r"\+-[-+]{0,200}(?:[A-Za-z_#%][\w .()\[\]/%#:*]{0,80}-[-+]{0,200}){2,200}")
 """A header that stands in the frame of its table, as ClickHouse draws it."""
+DRAWN = re.compile(r"[-=]{2,}")
+"""A part of a rule."""
 GAP = re.compile(r"\s{2,}|\t")
 MIN_COLUMNS = 3
 """Columns of a table that neither a rule nor separators mark."""
@@ -80,6 +82,8 @@ class NumberLines:
     _series: tuple[str, dict[str, str]] | None = None
     """The series of promtool that the next lines are of."""
     _table: _Table | None = None
+    _before: str = ""
+    """The last line that is no rule."""
     _places: Sequence[str] = ()
     """[column] what the numbers of a row are of."""
 
@@ -90,12 +94,12 @@ class NumberLines:
             return found
         whole = text[:MAX_LINE].rstrip()
         line = whole.strip()
+        if line and RULE.fullmatch(line):
+            self._read_rule(whole)
+            return []
+        self._before = whole
         if not line or line[0] == ">" or is_prompt(line.encode()):
             self._begin_part(line)
-            return []
-        if RULE.fullmatch(line):
-            if self._table:
-                self._table.is_marked = True
             return []
         if self._read_heading(line):
             return []
@@ -110,6 +114,19 @@ class NumberLines:
         if line:
             self._labels, self._measurement, self._series = {}, "", None
             self._columns = {match["function"].lower(): match["field"] for match in ASKED.finditer(line)}
+
+    def _read_rule(self, rule: str) -> None:
+        """Takes a line that is drawn below a header: where it has gaps, its parts say where the columns are."""
+        if self._table:
+            self._table.is_marked = True
+        spans = [match.span() for match in DRAWN.finditer(rule)]
+        if len(spans) < 2 or self._places or (self._table and self._table.has_rows):
+            return
+        starts, ends = [0, *(end for _, end in spans[:-1])], [*(end for _, end in spans[:-1]), len(self._before)]
+        names = tuple(self._before[start:end].strip() for start, end in zip(starts, ends, strict=True))
+        if len(set(names)) == len(names) and all(map(COLUMN.fullmatch, names)):
+            header = TableHeader(names, tuple(s for s, _ in spans), tuple(e for _, e in spans), "", has_clock=False)
+            self._table = _Table(header, is_marked=True)
 
     def _read_heading(self, line: str) -> bool:
         """Takes what says of what the next lines are; returns whether a line does."""

@@ -65,6 +65,20 @@ PSQL = """monitor=# select * from replicas;
  chat-1  |                0 |               47
 (2 rows)
 """
+STRACE = """% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ------------------
+ 81.14   41.203311        3109     13251      1204 futex
+ 11.02    5.596102        1120      4996           epoll_wait
+  4.91    2.493348         211     11816         9 read
+------ ----------- ----------- --------- --------- ------------------
+100.00   50.780636         617     82277      1301 total
+"""
+SQLITE = """sqlite> .mode column
+replica     requests waiting  requests running
+----------  ----------------  ----------------
+chat-0      12                48
+chat-1      0                 47
+"""
 NUMA = """$ numastat -z
                           Node 0          Node 1           Total
                 --------------- --------------- ---------------
@@ -118,6 +132,11 @@ SHAPES = {
         PSQL,
         {("requests_waiting", "instance=chat-0"): [12], ("requests_running", "instance=chat-1"): [47]},
     ),
+    "columns by their rule": (
+        STRACE,
+        {("errors", "replica=futex"): [1204], ("calls", "replica=epoll_wait"): [4996], ("errors", "replica=read"): [9]},
+    ),
+    "names of several words": (SQLITE, {("requests_waiting", "instance=chat-0"): [12]}),
     "rows for places": (NUMA, {("Numa_Hit", "replica=Node1"): [881204.41], ("Other_Node", "replica=Node0"): [149.94]}),
     "rows of devices": (DEVICES, {("skewscope_gpu_power", "gpu=0"): [745], ("skewscope_gpu_util", "gpu=2"): [97]}),
     "records": (json.dumps(RECORDS), {("skewscope_gpu_power", "gpu=1"): [300]}),
