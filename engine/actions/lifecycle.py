@@ -3,6 +3,7 @@
 `adapters/actions/coordinator.py` stores each new state before it makes the calls that the state stands for.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from skewscope.engine.actions.action import (
@@ -196,7 +197,8 @@ def _end_from_outside(action: Action, seen: Observation, timing: Timing) -> Acti
     """Returns an action that somebody else or its time has ended; None for one that goes on."""
     if seen.standing == FOREIGN:
         return action.move(seen.t, OVERRIDDEN, "somebody else changed the member", ending="changed by somebody else")
-    if seen.standing == ABSENT and "" not in (seen.run, action.run) and seen.run != action.run:
+    is_anew = seen.standing == ABSENT and "" not in (seen.run, action.run) and seen.run != action.run
+    if is_anew and not _may_arrive(action, seen, timing):
         return action.move(seen.t, OVERRIDDEN, FORGOTTEN, ending=FORGOTTEN, forgotten=True)
     if action.state == APPLIED and not action.seen_in_state:
         return None
@@ -207,6 +209,12 @@ def _end_from_outside(action: Action, seen: Observation, timing: Timing) -> Acti
     return None
 
 
+def _may_arrive(action: Action, seen: Observation, timing: Timing) -> bool:
+    """Returns whether a change that was called for and never seen may still be on its way."""
+    called = action.called_at if action.called_at is not None else -math.inf
+    return not action.seen_in_state and seen.t - called < timing.state_within
+
+
 def judge_trial(action: Action, seen: Observation, timing: Timing) -> Action:
     """Returns an action whose calls were accepted, judged by state, then traffic, then effect."""
     t, applied = seen.t, action.applied_at or seen.t
@@ -215,7 +223,9 @@ def judge_trial(action: Action, seen: Observation, timing: Timing) -> Action:
         return ended
     if not action.seen_in_state:
         if seen.standing == OURS:
-            action = replace(action, seen_in_state=True, waiting="traffic").note(t, "the target reports the new state")
+            run = seen.run or action.run  # which the target may have begun after the call
+            action = replace(action, seen_in_state=True, run=run, waiting="traffic")
+            action = action.note(t, "the target reports the new state")
         elif t - applied > timing.state_within:
             return _end_unhelpful(action, "the target accepted it, but never reported the new state", t)
         else:

@@ -158,6 +158,20 @@ def test_the_time_to_live_counts_from_the_begin_and_comes_before_what_ends_by_it
     assert lifecycle.watch_in_place(action, Observation(T0 + 3601, ABSENT), longer).state == UNDOING
 
 
+@pytest.mark.parametrize(
+    ("seen_in_state", "after", "state"),
+    # Asked just before the restart, and accepted by the new process late; that it was seen leaves nothing on its way.
+    [(False, 10.0, APPLIED), (False, 21.0, OVERRIDDEN), (True, 10.0, OVERRIDDEN)],
+)
+def test_a_target_that_starts_anew_may_still_accept_what_it_was_asked_before(seen_in_state, after, state):
+    asked = replace(TRIAL, called_at=T0, applied_at=T0, seen_in_state=seen_in_state, run="1")
+    judged = lifecycle.judge_trial(asked, Observation(T0 + after, ABSENT, run="2"), TIMING)
+    assert (judged.state, judged.forgotten) == (state, state == OVERRIDDEN)
+    if state == APPLIED:
+        late = lifecycle.judge_trial(judged, Observation(T0 + after + 1, OURS, run="2"), TIMING)
+        assert (late.state, late.seen_in_state, late.run) == (APPLIED, True, "2")
+
+
 FOR_GOOD = build_action(state=APPLYING, started_at=T0, called_at=T0, reversible=False)
 
 
