@@ -15,7 +15,7 @@ from skewscope.adapters.formats.bounded_json import count_parts
 from skewscope.adapters.formats.bounds import JSON_BYTES, PARTS
 from skewscope.adapters.formats.log_lines import decode_head, is_binary
 from skewscope.adapters.inputs.counter_dumps import READING_S, Counter, read_dumps
-from skewscope.adapters.inputs.file_origin import own_time
+from skewscope.adapters.inputs.file_origin import OWN_TIME, own_time
 from skewscope.adapters.inputs.labelled import LabelledSeries, SeriesCollector, artefact_reader
 from skewscope.adapters.inputs.number_lines import NumberLines
 from skewscope.adapters.inputs.number_rows import list_records
@@ -58,6 +58,7 @@ def _read_records(data: bytes, name: str) -> list[LabelledSeries]:
         for counter in counters:
             key = (counter.metric, *counter.labels.values())
             time = own_time(name) + READING_S * readings if counter.time is None else counter.time
+            collector.note = OWN_TIME if counter.time is None else collector.note
             if counter.time is not None or key not in seen:
                 collector.add(counter.metric, counter.labels, time, counter.value)
             seen.add(key)

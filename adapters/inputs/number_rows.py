@@ -3,6 +3,7 @@
 Columns whose names say so are the time and the place of a row; the others count where their cells are numbers.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -42,7 +43,8 @@ def read_cell(text: str) -> Cell | None:
     match = CELL.fullmatch(text.strip())
     if match is None or (match["unit"] and match["unit"].lower() not in UNIT_WORDS):
         return None
-    return Cell(float(match["number"].replace(",", "")), match["unit"].lower())
+    value = float(match["number"].replace(",", ""))
+    return Cell(value, match["unit"].lower()) if math.isfinite(value) else None
 
 
 def label_place(text: str) -> dict[str, str]:

@@ -250,6 +250,15 @@ def test_a_long_hostile_line_takes_no_time():
         read(text)
 
 
+def test_numbers_beyond_all_bounds_are_none():
+    assert read("cache.items = 9\ncache.hits = 3\ncache.size = 1e999\n").keys() == {("cache_items",), ("cache_hits",)}
+
+
+def test_records_without_times_say_that_their_file_has_one():
+    (one, *_) = read(json.dumps(RECORDS)).values()
+    assert "that of the file is taken" in one.note
+
+
 def test_json_that_is_nested_without_end_is_no_fault():
     text = '{"a":' * 5000 + "1" + "}" * 5000
     assert not recognise(text.encode(), "x.json")
