@@ -31,27 +31,18 @@ def run_cases(rules: Mapping[str, Rule], cases: Iterable[CaseFile], catalogue: C
     found: list[CaseResult] = []
     for file in cases:
         if rule := rules.get(file.rule):
-            told = find_failures([rule], file.cases, catalogue)
+            told = find_failures(rule, file.cases, catalogue)
             pairs = zip(file.cases, told, strict=True)
-            found += [CaseResult(rule.id, case.name, case.kind, faults[0], case.line) for case, faults in pairs]
+            found += [CaseResult(rule.id, case.name, case.kind, faults, case.line) for case, faults in pairs]
     return found
 
 
-def run_case(rule: Rule, case: RuleCase, catalogue: Catalogue) -> CaseResult:
-    """How one case went."""
-    (((faults,)),) = find_failures([rule], [case], catalogue)
-    return CaseResult(rule.id, case.name, case.kind, faults, case.line)
-
-
-def find_failures(
-    rules: Sequence[Rule], cases: Sequence[RuleCase], catalogue: Catalogue
-) -> list[list[tuple[str, ...]]]:
-    """What each of several rules about one kind of entity gets wrong in each case; the rules' ids differ."""
-    found: list[list[tuple[str, ...]]] = [[()] * len(rules) for _ in cases]
+def find_failures(rule: Rule, cases: Sequence[RuleCase], catalogue: Catalogue) -> list[tuple[str, ...]]:
+    """What a rule gets wrong in each case."""
+    found: list[tuple[str, ...]] = [()] * len(cases)
     for numbers in group_alike(cases):
-        told = SideBySide(
-            rules, prepare((cases[n] for n in numbers), catalogue), catalogue, RuleDetector
-        ).find_failures()
-        for n, faults in zip(numbers, told, strict=True):
+        scripts = prepare((cases[n] for n in numbers), catalogue)
+        told = SideBySide([rule], scripts, catalogue, RuleDetector).find_failures()
+        for n, (faults,) in zip(numbers, told, strict=True):
             found[n] = faults
     return found

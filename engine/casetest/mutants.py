@@ -22,24 +22,15 @@ class Mutant:
     rule: Rule
     change: str
     """What was changed, in words."""
-    original: Rule
-    row: int
-    """Of the item that was changed."""
-
-    @property
-    def expressions(self) -> tuple[Expr, Expr | None]:
-        """Returns the condition of the item before and after the change; None for an item that was left out."""
-        is_left_out = len(self.rule.evidence) < len(self.original.evidence)
-        return self.original.evidence[self.row].when, None if is_left_out else self.rule.evidence[self.row].when
 
 
 def generate_mutants(rule: Rule) -> Iterator[Mutant]:
     """Every mutant of a rule, in the order of its items."""
     for row, item in enumerate(rule.evidence):
         for expr, change in _mutate_expr(item.when):
-            yield Mutant(_replace_item(rule, row, replace(item, when=expr)), f"{item.name}: {change}", rule, row)
+            yield Mutant(_replace_item(rule, row, replace(item, when=expr)), f"{item.name}: {change}")
         if len(rule.evidence) > 1:
-            yield Mutant(_replace_item(rule, row, None), f"{item.name}: left out", rule, row)
+            yield Mutant(_replace_item(rule, row, None), f"{item.name}: left out")
 
 
 def _replace_item(rule: Rule, row: int, item: EvidenceItem | None) -> Rule:

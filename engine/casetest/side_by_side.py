@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from skewscope.engine.casetest.case_data import START_TIME, CaseData, iter_block
 from skewscope.engine.ingest.feed import Block, SeriesTable
 from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.incident import SEVERITIES
-from skewscope.engine.model.topology import merge_topologies
+from skewscope.engine.model.topology import Topology, merge_topologies
 from skewscope.engine.model.verdict import UNKNOWN, RuleVerdict, Truth
 from skewscope.kb.model import Catalogue
 from skewscope.rules.case_file import ExpectedAlert, RuleCase
@@ -50,11 +50,6 @@ class _OutcomeRecorder:
         if keep:
             self._snapshots[at] = self._fired.copy(), self._cleared.copy(), self._severity.copy(), self._state.copy()
 
-    def copy_from(self, other: "_OutcomeRecorder") -> None:
-        """Take over what another recorder has recorded."""
-        self._fired, self._cleared = other._fired.copy(), other._cleared.copy()  # noqa: SLF001 - one of its own kind
-        self._severity = other._severity.copy()  # noqa: SLF001
-
     def is_wrong(self, at: float, expected: tuple[F64, F64, F64]) -> bool:
         """Whether an entity fired too soon or late, or has not fired in time when `at` seconds have passed.
 
@@ -85,8 +80,11 @@ class CaseDetector(Protocol):
     def judge_samples(self, t: float, block: Block, table: SeriesTable) -> list[RuleVerdict]:
         """The verdicts of the tick that ends at `t`."""
 
+    def leave_out(self, rule: str) -> None:
+        """Judges a rule no longer."""
 
-D = TypeVar("D", bound=CaseDetector)
+
+DetectorFactory = Callable[[Sequence[Rule], Catalogue, Topology, float], CaseDetector]
 
 
 def group_alike(cases: Sequence[RuleCase]) -> list[list[int]]:
@@ -103,24 +101,23 @@ def prepare(cases: Iterable[RuleCase], catalogue: Catalogue) -> list[CaseData]:
     return [CaseData(case, catalogue, table, f"{n}|") for n, case in enumerate(cases)]
 
 
-def case_number(name: str) -> int:
-    """The position of the case that an entity belongs to, among those that run side by side."""
-    return int(name.partition("|")[0])
-
-
 def _sampling_key(case: RuleCase) -> object:
     """Slots of windows follow how often most are sampled."""
     return case.tick, tuple(sorted({piece.every for given in case.inputs for piece in given.segments}))
 
 
-class SideBySide(Generic[D]):
+class SideBySide:
     """Some rules on cases that are sampled alike, which are fleets of one topology.
 
     What a rule costs is mostly the number of ticks, hardly that of entities.
     """
 
     def __init__(
-        self, rules: Sequence[Rule], scripts: Sequence[CaseData], catalogue: Catalogue, build: Callable[..., D]
+        self,
+        rules: Sequence[Rule],
+        scripts: Sequence[CaseData],
+        catalogue: Catalogue,
+        build: Callable[..., CaseDetector],
     ) -> None:
         """Takes what `prepare` returns, or a part; `build` makes the detector, as `RuleDetector` does."""
         self._table, self._tick = scripts[0].table, scripts[0].case.tick
@@ -157,10 +154,6 @@ class SideBySide(Generic[D]):
         """Returns by case what each rule gets wrong."""
         for passed, block in self.ticks():
             self.step(passed, block)
-        return self.collect_failures()
-
-    def collect_failures(self) -> list[list[tuple[str, ...]]]:
-        """Returns by case what each rule got wrong, when all cases have ended."""
         pairs = zip(self.scripts, self.wrong, strict=True)
         return [[faults or self._compare(script, rule.id) for rule in self.rules] for script, faults in pairs]
 

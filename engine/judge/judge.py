@@ -292,35 +292,6 @@ class Judge:
         score, most = self._scores(truth)
         return RuleAssessment(truth, applies, score, most)
 
-    def assess_all(self) -> RuleAssessment:
-        """Returns the evidence of all entities at this tick; numpy's warnings are switched off."""
-        return self._assess(self._subset(np.arange(self._size)))
-
-    def notes_as(self, other: "Judge") -> bool:
-        """Whether it notes unknown parts of its evidence as another judge does, of a rule that differs in a number."""
-        return self._support.layout == other._support.layout  # noqa: SLF001 - one of its own kind
-
-    def truth_of(self, number: int) -> Truth:
-        """Returns [entity] the truth of an expression about the entities that are judged."""
-        truth = self.evaluator.value(number)
-        return np.asarray(truth[self._selector] if truth.ndim else np.full(self._size, truth))
-
-    def judges_otherwise(self, found: RuleAssessment, row: int, truth: Truth | None, active: Mask) -> Mask:
-        """Returns [entity] whether other truth values of one item, or its absence, may matter, now or later.
-
-        `active` are those that fire or may begin to: their whole score counts. What is required is not absent.
-        """
-        changed, others = found.truth.copy(), np.delete(found.truth, row, axis=0)
-        changed[row] = NO if truth is None else truth
-        other = RuleAssessment(changed, found.applies, *self._scores(changed))
-        matters = active & (changed[row] != found.truth[row]) | (self._state(found) != self._state(other))
-        reported = others if truth is None else changed
-        matters |= (found.truth != UNKNOWN).any(axis=0) != (reported != UNKNOWN).any(axis=0)
-        if self.feeds_baselines:
-            matters |= (found.score > self.rule.clear.score) != (other.score > self.rule.clear.score)
-            matters |= self._required[row] & ((found.truth[row] == YES) != (changed[row] == YES))
-        return np.asarray(matters)
-
     def _scores(self, truth: Truth) -> tuple[F64, F64]:
         """The score as known, and the highest that it could be if everything unknown were known."""
         sign = np.where(self._against, -self._weight, self._weight)

@@ -1,7 +1,6 @@
 """All rules judged on all entities of a topology, tick by tick: the detector of rules."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from skewscope.engine.model.topology import GonePlaces, Topology
 from skewscope.engine.model.verdict import RuleVerdict
 from skewscope.kb.model import Catalogue
 from skewscope.rules.entity_kinds import contains
-from skewscope.rules.expression import Expr
 from skewscope.rules.model import Rule
 
 WAKE_MARGIN_S = 1e-3
@@ -40,10 +38,8 @@ class RuleDetector:
         tick: float,
         derivations: Sequence[Derivation] = (),
         judged: Iterable[str] = (),
-        *,
-        also: Iterable[Expr] = (),
     ) -> None:
-        """Builds the judges of all rules; `judged` are signals, `also` expressions, that no rule needs."""
+        """Builds the judges of all rules; `judged` are signals that no rule needs."""
         self.rules: Mapping[str, Rule] = {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
         self.catalogue = catalogue
         self.derivations = tuple(derivations)
@@ -51,8 +47,8 @@ class RuleDetector:
         wanted = {name for rule in self.rules.values() for name in rule.signals} | {*judged}
         derived = {name for derive in self.derivations for name in getattr(derive, "reads", catalogue.signals)}
         self.series_state = SeriesState(catalogue.signals, self.entities, wanted, tick, derived)
-        expressions = (expr for rule in self.rules.values() for expr in rule.expressions)
-        self.evaluator = Evaluator(chain(expressions, also), self.series_state, self.entities)
+        expressions = [expr for rule in self.rules.values() for expr in rule.expressions]
+        self.evaluator = Evaluator(expressions, self.series_state, self.entities)
         self._judges = [Judge(rule, self.entities, self.evaluator) for rule in self.rules.values()]
         self._is_container: dict[tuple[str, str], bool] = {}
         """Whether each entity of the second kind lies in one of the first, for kinds related by a baseline."""
@@ -253,13 +249,14 @@ class RuleDetector:
 
     # --- for reports
 
-    def judge_of(self, rule: str) -> Judge:
-        """The judge of a rule."""
-        return next(judge for judge in self._judges if judge.rule.id == rule)
-
     def entity_names(self, rule: str) -> tuple[str, ...]:
         """The entities that a rule judges, in the order of its verdicts."""
-        return self.judge_of(rule).names
+        return next(judge.names for judge in self._judges if judge.rule.id == rule)
+
+    def leave_out(self, rule: str) -> None:
+        """Judges a rule no longer."""
+        kept = [n for n, judge in enumerate(self._judges) if judge.rule.id != rule]
+        self._judges, self._verdicts = [self._judges[n] for n in kept], [self._verdicts[n] for n in kept]
 
 
 def _max_over_members(x: F64) -> F64:

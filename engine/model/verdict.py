@@ -8,7 +8,6 @@ only because a window or a past is still too short will become known, as telemet
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -268,12 +267,6 @@ class _SupportNode:
     args: tuple["_SupportNode", ...] = ()
     row: int = -1
 
-    def list_rows(self) -> Iterator[int]:
-        """Returns its own row, and those of its parts."""
-        yield self.row
-        for arg in self.args:
-            yield from arg.list_rows()
-
 
 class EvidenceSupport:
     """For each entity of a rule, which parts of its evidence were unknown when it began to fire.
@@ -294,11 +287,6 @@ class EvidenceSupport:
         if join is None and not (expr.op == "lift" and expr.args[0].op in _JOIN_FUNCTIONS):
             return _SupportNode(number, expr.kind, None, row=self._rows.setdefault(number, len(self._rows)))
         return _SupportNode(number, expr.kind, join, tuple(self._compile(arg) for arg in expr.args))
-
-    @cached_property
-    def layout(self) -> tuple[int, ...]:
-        """Returns the row of each leaf, in order: what one support stored, another of the same layout understands."""
-        return tuple(row for item in self._items for row in item.list_rows())
 
     def record(self, at: Index, subset: EntitySubset) -> None:
         """Store what is unknown of entities that begin to fire: positions `at` among those judged."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skewscope.engine.casetest.case_data import CaseData, build_topology, iter_blocks
-from skewscope.engine.casetest.case_runner import run_case
+from skewscope.engine.casetest.case_runner import run_cases
 from skewscope.engine.ingest.feed import SeriesTable
 from skewscope.kb.yamlfile import parse as yaml
 from skewscope.rules import case_file
@@ -27,6 +27,13 @@ def one(body, head=HEAD):
     found, problems = read(f"{head}cases:\n  - {{name: a case, kind: fires, {body}}}\n")
     assert found is not None, problems
     return found.cases[0]
+
+
+def run(body):
+    """How the only case of a file went."""
+    file = case_file.CaseFile("late-rank", (one(body),), "late-rank.yaml")
+    (result,) = run_cases({"late-rank": rule()}, [file], CATALOGUE)
+    return result
 
 
 def script(given, head=HEAD):
@@ -190,23 +197,23 @@ EXPECTED = [
 
 @pytest.mark.parametrize(("expect", "faults"), EXPECTED)
 def test_what_differs_from_what_a_case_expects_is_told(expect, faults):
-    result = run_case(rule(), one(f"given: {{{LATE}}}, expect: {expect}"), CATALOGUE)
+    result = run(f"given: {{{LATE}}}, expect: {expect}")
     assert list(result.faults) == faults
     assert result.is_ok == (not faults)
     assert (result.rule, result.case, result.line) == ("late-rank", "a case", 4)
 
 
 def test_who_should_be_unknown_and_is_judged_is_told():
-    seen = run_case(rule(), one(f"given: {{{LATE}}}, expect: unknown"), CATALOGUE)
+    seen = run(f"given: {{{LATE}}}, expect: unknown")
     assert any("is judged in the end" in fault for fault in seen.faults)
-    blind = run_case(rule(), one('given: {wire.onset_lag: {"*": missing}}, expect: unknown'), CATALOGUE)
+    blind = run('given: {wire.onset_lag: {"*": missing}}, expect: unknown')
     assert blind.is_ok
 
 
 def test_a_case_without_any_telemetry_leaves_everything_unknown():
-    assert run_case(rule(), one("expect: unknown"), CATALOGUE).is_ok
+    assert run("expect: unknown").is_ok
 
 
 def test_telemetry_of_nobody_is_a_fault_of_the_case():
-    result = run_case(rule(), one('given: {wire.onset_lag: {"A:n9": 1*ms}}, expect: []'), CATALOGUE)
+    result = run('given: {wire.onset_lag: {"A:n9": 1*ms}}, expect: []')
     assert not result.is_ok
