@@ -19,7 +19,6 @@ from skewscope.rules.schema_validation import validate_document
 from skewscope.rules.units import NUMBER, SECOND, product
 
 CASES_FOLDER = Path(__file__).parent / "cases"
-CASE_KINDS = ("fires", "quiet", "boundary", "missing", "look-alike")
 TICK, LASTS = 1.0, 30.0
 MAX_TICKS = 20_000
 

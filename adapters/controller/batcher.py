@@ -23,7 +23,6 @@ from skewscope.adapters.mapping.engines import (
     split_key,
 )
 from skewscope.adapters.sources.common.base import SeriesColumns, SourceBatch, count_values
-from skewscope.engine.engine import WATERMARK
 from skewscope.engine.ingest.feed import Block, SeriesKey, SeriesTable
 from skewscope.engine.model.arrays import F64, I32, Index, Mask
 from skewscope.engine.model.topology import Topology
@@ -130,10 +129,6 @@ class Batcher:
         self.table = SeriesTable()
         self.claimed_replicas: dict[str, str] = {}
         """Replicas that several engines claim, each with a sentence; their engines' series get no numbers."""
-        self.late_values = 0
-        """Values that arrived later than the engine's watermark allows, by their batch's time."""
-        self.overflow_series = 0
-        """Series above a limit."""
         self.full_owners: set[str] = set()
         """Owners with series above their limit."""
         self._owned_series: Counter[str] = Counter()
@@ -183,7 +178,6 @@ class Batcher:
         # Sorted by number as far as possible: the engine then accesses memory in order.
         parts.sort(key=lambda part: int(part.series[0]))
         block = _concat_parts(parts)
-        self.late_values += int(np.count_nonzero(block.time < until - 1.0 - WATERMARK))
         # Infinities would spoil sums.
         block.value[np.isinf(block.value)] = np.nan
         return block
@@ -314,7 +308,6 @@ class Batcher:
         if key not in self.table and not (
             before < MAX_SERIES and self._has_room(owner) and self._has_selector(key, owner)
         ):
-            self.overflow_series += 1
             return -1
         number = self.table.number(key)
         if owner and number == before:
@@ -387,7 +380,7 @@ class Batcher:
             numbers: [series of this table] the numbers of the same series in the other's table.
             t: end of the last tick, seconds since 1970.
         """
-        own = "_pending", "late_values", "overflow_series", "superseded_values", "_owners"
+        own = "_pending", "superseded_values", "_owners"
         for name in own:
             setattr(self, name, getattr(before, name))
         other = before._owner_of  # noqa: SLF001 - one of its own kind

@@ -16,7 +16,7 @@ from skewscope.adapters.view.snapshot import SourceState
 from skewscope.engine.advice.advice import ContextFact
 from skewscope.engine.attribution.across_shards import SharedPlaces, apply_explanations, join_incidents
 from skewscope.engine.attribution.cause_graph import CauseGraph
-from skewscope.engine.engine import NewestSamples, SampleCounts, SignalSeries
+from skewscope.engine.engine import NewestSamples, SampleCounts, SignalSeries, order_incidents
 from skewscope.engine.ingest.feed import Block
 from skewscope.engine.model.arrays import F64, Index
 from skewscope.engine.model.incident import BlastRadius, Incident, IncidentChange
@@ -178,7 +178,7 @@ class FleetRuntime:
         by_shard = {name: one.report.incidents for name, one in self.known.items()}
         found = join_incidents(t, by_shard, self.places, self._causes, self.blind_shards(t))
         listed = _unite(one for name in sorted(by_shard) for one in by_shard[name])
-        self._incidents = tuple(sorted(apply_explanations(listed, found), key=_contract_order))
+        self._incidents = tuple(order_incidents(apply_explanations(listed, found), ""))
         before, self.explained = self.explained, {id_: link.id for id_, link in found.items()}
         present = {one.id for one in listed}
         again = [IncidentChange(t, id_, "a root again") for id_ in before if id_ in present and id_ not in found]
@@ -269,10 +269,6 @@ class FleetRuntime:
 
 def _last_number(new: Sequence[ShardTick], report: ShardReport) -> int:
     return max((tick.number for tick in new), default=report.last_number)
-
-
-def _contract_order(one: Incident) -> tuple[float, str, str, str, str]:
-    return round(one.opened_at, 3), one.condition, one.name, one.kind, one.id
 
 
 def _unite(incidents: Iterable[Incident]) -> list[Incident]:

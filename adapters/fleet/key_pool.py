@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from skewscope.engine.ingest.feed import SeriesKey
+from skewscope.engine.ingest.feed import SeriesKey, SeriesTable
 from skewscope.engine.model.arrays import I32
 
 MAX_CHUNK = 1 << 30
@@ -21,8 +21,7 @@ MAX_CHUNK = 1 << 30
 class KeyPool:
     """Series keys by number; it only grows, and what was packed once is not packed again."""
 
-    keys: list[SeriesKey] = field(default_factory=list)
-    _number: dict[SeriesKey, int] = field(default_factory=dict)
+    _table: SeriesTable = field(default_factory=SeriesTable)
     _chunks: list[bytes] = field(default_factory=list)
     _packed: int = 0
     """Keys in the chunks."""
@@ -36,29 +35,22 @@ class KeyPool:
             seen, parts = 0, []
         if len(keys) > seen:
             new = keys[seen:]
-            parts = [*parts, np.fromiter(map(self._number_of, new), np.int32, len(new))]
+            parts = [*parts, np.fromiter(map(self._table.number, new), np.int32, len(new))]
             self._known[id(owner)] = weakref.ref(owner), len(keys), parts
         return parts
 
-    def _number_of(self, key: SeriesKey) -> int:
-        found = self._number.get(key)
-        if found is None:
-            found = self._number[key] = len(self.keys)
-            self.keys.append(key)
-        return found
-
     def keys_at(self, parts: Iterable[I32]) -> list[SeriesKey]:
         """Returns the keys of some numbers, which are given in parts."""
-        return list(map(self.keys.__getitem__, chain.from_iterable(part.tolist() for part in parts)))
+        return list(map(self._table.keys.__getitem__, chain.from_iterable(part.tolist() for part in parts)))
 
     def pack(self) -> list[bytes]:
         """Returns all keys as bytes, in chunks; those of the last call come first, unchanged."""
-        if self._packed < len(self.keys):
-            new = self.keys[self._packed :]
+        if self._packed < len(self._table.keys):
+            new = self._table.keys[self._packed :]
             columns = [[getattr(key, name) for key in new] for name in ("signal", "kind", "entity", "selector")]
             text = json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode()
             self._chunks.append(zstandard.ZstdCompressor(level=1).compress(text))
-            self._packed = len(self.keys)
+            self._packed = len(self._table.keys)
         return list(self._chunks)
 
     @classmethod
@@ -68,5 +60,5 @@ class KeyPool:
         for chunk in chunks:
             text = zstandard.ZstdDecompressor().decompress(chunk, MAX_CHUNK)
             for parts in zip(*json.loads(text), strict=True):
-                pool._number_of(SeriesKey(*parts))
+                pool._table.number(SeriesKey(*parts))
         return pool
