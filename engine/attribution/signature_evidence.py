@@ -11,20 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skewscope.engine.incidents.confidence import prior_log_odds
-from skewscope.engine.model.finding import (
-    EVENT,
-    LESS,
-    LIMIT,
-    MOVING,
-    PAST,
-    PEERS,
-    REPEATS,
-    SHARES,
-    START,
-    TOTAL,
-    ZERO,
-    Finding,
-)
+from skewscope.engine.incidents.result_cache import KeyedCache
+from skewscope.engine.model.finding import EVENT, MOVING, PAST, PATTERNS, PEERS, Finding
 from skewscope.kb.model import Catalogue, Condition, SignatureItem
 from skewscope.kb.signatures import is_detectable
 
@@ -68,20 +56,6 @@ SIMILAR_DIRECTIONS = {
     "silent": ("stops",),
 }
 OPPOSITE = {"up": "down", "down": "up"}
-COMPARISONS = {
-    PAST: ("past", "nominal"),
-    PEERS: ("peers", "siblings"),
-    MOVING: ("peers", "siblings"),
-    ZERO: ("siblings", "peers"),
-    REPEATS: ("past", "nominal"),
-    LESS: ("siblings", "peers"),
-    SHARES: ("siblings", "peers"),
-    START: ("past", "nominal"),
-    EVENT: ("nominal", "past"),
-    LIMIT: ("nominal", "past"),
-    TOTAL: ("nominal", "past"),
-}
-"""What a signature may compare with to mean a finding of a form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +84,13 @@ class SignatureModel:
     """Logarithm of the probability that the detector finds nothing in a signal, by condition and signal."""
     _shows: Mapping[str, Mapping[str, float]] = field(init=False)
     """Probability that it shows in a signal at most, by condition and signal."""
-    _weighed: dict[tuple[object, ...], tuple[Candidate, ...]] = field(default_factory=dict, repr=False)
+    _weighed: KeyedCache[tuple[object, ...], tuple[Candidate, ...]] = field(init=False, repr=False)
     """Earlier results: of a fault of many places most symptoms look alike."""
-    _decisive: dict[tuple[tuple[str, tuple[str, ...]], ...], str] = field(default_factory=dict, repr=False)
+    _decisive: KeyedCache[tuple[object, ...], str] = field(init=False, repr=False)
     """The same of `decisive_signal`."""
 
     def __post_init__(self) -> None:
+        self._weighed, self._decisive = KeyedCache(MAX_KEPT), KeyedCache(MAX_KEPT)
         self._items = {
             name: _by_signal(one.signature)
             for name, one in sorted(self.catalogue.conditions.items())
@@ -148,11 +123,7 @@ class SignatureModel:
         """
         looks = tuple(dict.fromkeys(_look(one) for one in findings))
         seen = looks, frozenset(delivered), frozenset(group_kinds), machines
-        if seen not in self._weighed:
-            if len(self._weighed) >= MAX_KEPT:
-                self._weighed.clear()
-            self._weighed[seen] = self._weigh(findings, delivered, group_kinds, machines)
-        return self._weighed[seen]
+        return self._weighed.get(seen, None, lambda: self._weigh(findings, delivered, group_kinds, machines))
 
     def _weigh(
         self, findings: Collection[Finding], delivered: Collection[str], group_kinds: Collection[str], machines: int
@@ -216,11 +187,7 @@ class SignatureModel:
         if len(candidates) < 2:
             return ""
         pair = tuple((one.condition, one.unseen) for one in candidates[:2])
-        if pair not in self._decisive:
-            if len(self._decisive) >= MAX_KEPT:
-                self._decisive.clear()
-            self._decisive[pair] = self._find_decisive(candidates[:2])
-        return self._decisive[pair]
+        return self._decisive.get(pair, None, lambda: self._find_decisive(candidates[:2]))
 
     def _find_decisive(self, candidates: Sequence[Candidate]) -> str:
         first, second = (self._shows[one.condition] for one in candidates)
@@ -313,4 +280,4 @@ def _same_direction(item: SignatureItem, finding: Finding) -> bool:
 
 
 def _same_comparison(item: SignatureItem, finding: Finding) -> bool:
-    return item.against in COMPARISONS[finding.pattern]
+    return item.against in PATTERNS[finding.pattern].comparisons

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from skewscope.engine.incidents.confidence import Calibration, prior_log_odds, weigh_evidence
 from skewscope.engine.incidents.result_cache import ResultCache
 from skewscope.engine.ingest.feed import TICK_S
-from skewscope.engine.model.arrays import Index, has_any
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, has_any, widen_items
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.topology import GonePlaces
+from skewscope.engine.model.transfer import copy_items, match_places
 from skewscope.engine.model.verdict import UNKNOWN, YES, EvidenceBatch, RuleVerdict, find_decisive_unknowns
 
 SIGNIFICANT_GROWTH = 1.1
@@ -139,7 +140,6 @@ class Alert:
     entity: Entity
     since: float
     """When the evidence first held."""
-    fired_at: float
     evidence_by_rule: dict[str, EvidenceSnapshot] = field(default_factory=dict)
     """By rule: the strongest evidence of each rule that fires or fired."""
     firing_rules: set[str] = field(default_factory=set)
@@ -181,19 +181,36 @@ class DerivedDiagnosis:
     hash: str
 
 
-@dataclass
+PEAKS: Fills = {
+    "firing": False,
+    "score": np.float32(-np.inf),
+    "impact": np.float32(0.0),
+    "levels": -np.inf,
+    "severity": np.int8(-1),
+    "yes_since": np.nan,
+}
+
+
 class _RuleState:
     """The last masks of a rule, and the peaks of each entity since it fires; arrays are `[entity]`."""
 
-    names: tuple[str, ...]
-    firing: NDArray[np.bool_]
+    firing: Mask
     score: NDArray[np.float32]
     impact: NDArray[np.float32]
-    levels: NDArray[np.float64]
+    levels: F64
     severity: NDArray[np.int8]
-    yes_since: NDArray[np.float64]
-    has_pending: bool = False
-    """Whether any entity has a value in `yes_since`."""
+    yes_since: F64
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.has_pending = False
+        """Whether any entity has a value in `yes_since`."""
+        widen_items(self, PEAKS, len(names))
+
+    def forget_peaks(self, at: Index) -> None:
+        """Forgets how strong the evidence of some entities was."""
+        for name in ("score", "impact", "levels", "severity"):
+            getattr(self, name)[at] = PEAKS[name]
 
 
 class AlertTracker:
@@ -302,8 +319,7 @@ class AlertTracker:
         cleared = np.flatnonzero(state.firing & ~verdict.firing)
         for i in cleared.tolist():
             self._clear_rule(t, verdict.rule, self._key(verdict, i))
-        state.score[cleared], state.impact[cleared] = -np.inf, 0.0
-        state.levels[cleared], state.severity[cleared] = -np.inf, -1
+        state.forget_peaks(cleared)
         peaks = at[stronger]
         state.score[peaks], state.impact[peaks] = evidence.score[stronger], impact[stronger]
         state.levels[peaks] = levels[stronger]
@@ -313,26 +329,19 @@ class AlertTracker:
     def _state_of(self, t: float, verdict: RuleVerdict) -> _RuleState:
         state = self._states.get(verdict.rule)
         if state is None or (state.names is not verdict.names and state.names != verdict.names):
-            fresh = _new_rule_state(verdict.names)
+            fresh = _RuleState(verdict.names)
             if state is not None:
-                self._carry_over(t, verdict.rule, state, fresh)
+                self._carry_over(t, verdict, state, fresh)
             state = self._states[verdict.rule] = fresh
         return state
 
-    def _carry_over(self, t: float, rule: str, old: _RuleState, new: _RuleState) -> None:
+    def _carry_over(self, t: float, verdict: RuleVerdict, old: _RuleState, new: _RuleState) -> None:
         """Keep what fires when the list of entities changes; clear the alerts of removed entities."""
-        index = {name: i for i, name in enumerate(new.names)}
-        kind = self._verdicts[rule].kind
-        for i in np.flatnonzero(old.firing):
-            at = index.get(old.names[i])
-            if at is None:
-                self._clear_rule(t, rule, (self.rules[rule].condition, Entity(kind, old.names[i])))
-                continue
-            new.firing[at], new.score[at], new.impact[at] = True, old.score[i], old.impact[i]
-            new.severity[at], new.levels[at] = old.severity[i], old.levels[i]
-        for i in np.flatnonzero(~np.isnan(old.yes_since)):
-            if (at := index.get(old.names[i])) is not None:
-                new.yes_since[at], new.has_pending = old.yes_since[i], True
+        kept = set(new.names)
+        for name in (old.names[i] for i in np.flatnonzero(old.firing).tolist() if old.names[i] not in kept):
+            self._clear_rule(t, verdict.rule, (self.rules[verdict.rule].condition, Entity(verdict.kind, name)))
+        copy_items(new, old, PEAKS, match_places(old.names, new.names))
+        new.has_pending = bool((~np.isnan(new.yes_since)).any())
 
     def take_over(self, before: "AlertTracker", is_known: Callable[[Entity], bool]) -> None:
         """Goes on with the alerts of another tracker, except those on entities that there are no more."""
@@ -354,9 +363,9 @@ class AlertTracker:
     ) -> None:
         key = self._key(verdict, i)
         since = float(verdict.since[i]) if np.isfinite(verdict.since[i]) else t
-        alert = self.active.setdefault(key, Alert(*key, since, t))
+        alert = self.active.setdefault(key, Alert(*key, since))
         if not alert.firing_rules:
-            alert.fired_at, alert.cleared_at = t, math.inf
+            alert.cleared_at = math.inf
         alert.since = min(alert.since, since)
         alert.firing_rules.add(verdict.rule)
         alert.severity = max(alert.severity, int(evidence.severity[0]))
@@ -388,16 +397,16 @@ class AlertTracker:
                 if alert.key not in wanted or wanted[alert.key][1].policy != rule:
                     self._clear_rule(t, rule, alert.key)
         for key, (source, one) in sorted(wanted.items(), key=lambda item: item[0]):
-            self._apply_derived(t, key, source, one)
+            self._apply_derived(key, source, one)
 
-    def _apply_derived(self, t: float, key: AlertKey, source: Alert, one: DerivedDiagnosis) -> None:
+    def _apply_derived(self, key: AlertKey, source: Alert, one: DerivedDiagnosis) -> None:
         alert = self.active.get(key)
         if alert is not None and alert.firing_rules - {one.policy}:
             return  # a measured condition replaces a derived one
         if alert is None:
-            alert = self.active[key] = Alert(*key, source.since, t)
+            alert = self.active[key] = Alert(*key, source.since)
         if one.policy not in alert.firing_rules:
-            alert.fired_at, alert.cleared_at = t, math.inf
+            alert.cleared_at = math.inf
             alert.firing_rules.add(one.policy)
             self.version += 1
         info = replace(source.peak_evidence.info, rule=one.policy, condition=one.condition, hash=one.hash)
@@ -444,19 +453,6 @@ class AlertTracker:
                 unknown = {names[i] for i in np.flatnonzero(state == UNKNOWN).tolist()}
                 found |= np.array([name in unknown for name in verdict.names], bool)
         return found
-
-
-def _new_rule_state(names: tuple[str, ...]) -> _RuleState:
-    n = len(names)
-    return _RuleState(
-        names,
-        np.zeros(n, np.bool_),
-        np.full(n, -np.inf, np.float32),
-        np.zeros(n, np.float32),
-        np.full(n, -np.inf),
-        np.full(n, -1, np.int8),
-        np.full(n, np.nan),
-    )
 
 
 def _mean_log_magnitudes(items: tuple[EvidenceSpec, ...], evidence: EvidenceBatch) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """A diagnosis: an incident that rests on alerts of the rules of one condition."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -87,9 +87,7 @@ class DiagnosisState(IncidentState):
             *(self.candidates, self.candidate_locations, self.alike_effects),
         )
 
-    def describe(
-        self, locality: LocalityIndex, _catalogue: Catalogue, _explained: Sequence[IncidentState]
-    ) -> dict[str, Any]:
+    def describe(self, locality: LocalityIndex, _catalogue: Catalogue) -> dict[str, Any]:
         """Returns the fields of its `Incident` that come from the rule, its evidence and the comparisons."""
         evidence, info = self.peak_evidence, self.peak_evidence.info
         items = list(zip(info.items, evidence.verdicts, evidence.values, strict=True))

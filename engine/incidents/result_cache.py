@@ -30,12 +30,14 @@ class ResultCache(Generic[T]):
 class KeyedCache(Generic[K, T]):
     """The last result for each of many keys, and what it was made of."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 0) -> None:
+        """Keeps up to so many results; 0 for all."""
+        self._most = most
         self._cache: dict[K, tuple[object, T]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leaves the results out."""
-        return KeyedCache, ()
+        return KeyedCache, (self._most,)
 
     def get(self, key: K, content: object, build: Callable[[], T]) -> T:
         """Returns the result that was built of equal content, or builds it."""
@@ -43,6 +45,8 @@ class KeyedCache(Generic[K, T]):
         if kept is not None and kept[0] == content:
             return kept[1]
         made = build()
+        if self._most and len(self._cache) >= self._most:
+            self._cache.clear()
         self._cache[key] = content, made
         return made
 

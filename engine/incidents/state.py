@@ -142,10 +142,8 @@ class IncidentState(ABC):
         """All of the evidence that is shown."""
 
     @abstractmethod
-    def describe(
-        self, locality: LocalityIndex, catalogue: Catalogue, explained: Sequence["IncidentState"]
-    ) -> dict[str, Any]:
-        """Returns the fields of its `Incident` that depend on its evidence, and on the incidents that it explains."""
+    def describe(self, locality: LocalityIndex, catalogue: Catalogue) -> dict[str, Any]:
+        """Returns the fields of its `Incident` that depend on its evidence."""
 
     @abstractmethod
     def keep_known(self, is_known: Callable[[Entity], bool]) -> Self | None:
@@ -171,10 +169,10 @@ def final_explanation(incident: IncidentState, states: Mapping[str, IncidentStat
 
     The relation is that of the first link that is no merge: part of an incident that something causes is caused by it.
     """
-    link, root, relation = incident.explanation, "", ""
+    link = incident.explanation
     if link is not None and link.id in states and link.id != incident.id and states[link.id].explanation is None:
         return link  # as of almost all: nothing is made anew
-    seen = {incident.id}
+    root, relation, seen = "", "", {incident.id}
     while link is not None and link.id in states and link.id not in seen:
         seen.add(link.id)
         root, relation = link.id, link.relation if relation in ("", "merged") else relation
@@ -188,27 +186,22 @@ def find_root(incident: IncidentState, states: Mapping[str, IncidentState]) -> I
     return states.get(link.id) if link else None
 
 
-def to_incident(
-    state: IncidentState,
-    locality: LocalityIndex,
-    catalogue: Catalogue,
-    root: Explanation | None = None,
-    explained: Sequence[IncidentState] = (),
-    input_hash: str = "",
-    *,
-    began_at: float | None = None,
-) -> Incident:
-    """Returns the incident as it is shown. Only roots have mitigations: they resolve what the root explains, too.
+@dataclass(frozen=True, slots=True)
+class IncidentRelations:
+    """What explains an incident, and what it explains."""
 
-    Args:
-        state: the state of the incident.
-        locality: the topology.
-        catalogue: the conditions and symptoms.
-        root: the root that explains it, None for a root.
-        explained: the incidents that it explains; its blast radius includes theirs.
-        input_hash: identifies the input.
-        began_at: when it began; None for when its own evidence held.
-    """
+    root: Explanation | None = None
+    """The root that explains it, None for a root."""
+    parts: Sequence[IncidentState] = ()
+    """The incidents that it explains; its blast radius includes theirs."""
+    began: float | None = None
+    """When it began, seconds since 1970; None for when its own evidence held."""
+
+
+def to_incident(
+    state: IncidentState, locality: LocalityIndex, catalogue: Catalogue, relations: IncidentRelations, input_hash: str
+) -> Incident:
+    """Returns the incident as it is shown. Only roots have mitigations: they resolve what the root explains, too."""
     kind, name = locality.display_name(state.primary_entity)
     return Incident(
         id=state.id,
@@ -217,13 +210,13 @@ def to_incident(
         name=name,
         state="firing" if state.is_open else "resolved",
         opened_at=state.opened_at,
-        began_at=state.began if began_at is None else began_at,
+        began_at=state.began if relations.began is None else relations.began,
         resolved_at=state.resolved_at,
         severity=SEVERITIES[state.severity],
         confidence=state.confidence,
-        blast_radius=locality.blast_radius(entities_of([state, *explained])),
-        explained_by=root,
-        mitigations=state.mitigations if root is None else (),
+        blast_radius=locality.blast_radius(entities_of([state, *relations.parts])),
+        explained_by=relations.root,
+        mitigations=state.mitigations if relations.root is None else (),
         input_hash=input_hash,
         flaps=state.flaps,
         moves=state.moves,
@@ -233,7 +226,7 @@ def to_incident(
         catalogue=catalogue.version,
         is_gone=state.is_gone,
         is_settled=state.is_settled,
-        **state.describe(locality, catalogue, explained),
+        **state.describe(locality, catalogue),
     )
 
 

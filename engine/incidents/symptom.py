@@ -1,7 +1,7 @@
 """A symptom: an incident that rests on findings, and whose causes are only likely."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -73,9 +73,7 @@ class SymptomState(IncidentState):
         """Returns the findings that say most of it."""
         return sorted(self.findings.values(), key=lambda one: one.rank)[:MAX_EVIDENCE]
 
-    def describe(
-        self, locality: LocalityIndex, catalogue: Catalogue, _explained: Sequence[IncidentState]
-    ) -> dict[str, Any]:
+    def describe(self, locality: LocalityIndex, catalogue: Catalogue) -> dict[str, Any]:
         """Returns the fields of its `Incident` that come from findings and likely causes."""
         name = locality.display_name(self.primary_entity)[1]
         top = self.causes[0] if self.causes else None

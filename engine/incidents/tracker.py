@@ -28,6 +28,7 @@ from skewscope.engine.incidents.lifecycle import MAX_OPENED, IncidentLifecycle, 
 from skewscope.engine.incidents.result_cache import KeyedCache, ResultCache
 from skewscope.engine.incidents.senders import RoundJoin, SenderFinder
 from skewscope.engine.incidents.state import (
+    IncidentRelations,
     IncidentState,
     IncidentTiming,
     final_explanation,
@@ -384,7 +385,8 @@ class IncidentTracker:
             if parts:  # almost all have none
                 effects = (part for part in parts if self._is_effect(roots[part.id]))
                 began = one.begin_with(effects, self._lifecycle.explain_s)
-            build = partial(to_incident, one, self.locality, self.catalogue, root, parts, input_hash, began_at=began)
+            relations = IncidentRelations(root, parts, began)
+            build = partial(to_incident, one, self.locality, self.catalogue, relations, input_hash)
             yield self._cache.get(one.id, (input_hash, root, places, began, one.content), build)
 
     @staticmethod

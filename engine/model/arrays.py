@@ -1,5 +1,6 @@
 """Types of the arrays that the engine works with, and the largest number that counts as a measurement."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ I32 = NDArray[np.int32]
 Index = NDArray[np.intp]
 """Positions in another array."""
 Mask = NDArray[np.bool_]
+Fills = Mapping[str, float | int | bool | np.generic]
+"""Arrays of an object by their names, each with the value of an item that is new."""
 
 MAX_VALUE = 1e100
 """What is larger is no measurement: its square would be beyond all numbers, and what adds it up never recover."""
@@ -90,11 +93,24 @@ def median(values: F64) -> float:
     return float(middle[count // 2] if count % 2 else (middle[count // 2 - 1] + middle[count // 2]) / 2)
 
 
-def widen(values: NDArray[Any], size: int, fill: float | bool = np.nan) -> NDArray[Any]:
+def widen(values: NDArray[Any], size: int, fill: float | bool | np.generic = np.nan) -> NDArray[Any]:
     """Returns a copy of an array with a longer last axis, filled up."""
     out = np.full((*values.shape[:-1], size), fill, values.dtype)
     out[..., : values.shape[-1]] = values
     return out
+
+
+def widen_items(owner: object, fills: Fills, size: int) -> None:
+    """Makes room for `size` items in arrays; one that is not there yet is made."""
+    for name, fill in fills.items():
+        old = getattr(owner, name, np.empty(0, np.asarray(fill).dtype))
+        setattr(owner, name, widen(old, size, fill))
+
+
+def rearrange_items(owner: object, fills: Fills, before: Index) -> None:
+    """Puts items of arrays in another order: [item] the place where each was, -1 for one that is new."""
+    for name, fill in fills.items():
+        setattr(owner, name, np.append(getattr(owner, name), fill)[before])
 
 
 def row_median(values: F64) -> F64:

@@ -24,50 +24,49 @@ LIMIT, TOTAL, RULE = "limit", "total", "rule"
 """Patterns: from its past or peers, moving between peers, to nothing, far less than siblings let expect; again and
 again, unequal shares, a slow start, a message; beyond a limit at one moment, or in what counters counted since they
 began; a conjunction that holds. The form of a finding follows from its pattern and direction."""
-FORMS = {PAST: SHIFT, REPEATS: SHIFT, START: SHIFT, MOVING: PEERS, ZERO: SHARE, LESS: SHARE, SHARES: SHARE}
-FORMS |= {PEERS: PEERS, TOTAL: LIMIT, LIMIT: LIMIT, EVENT: EVENT, RULE: RULE}
 
-PATTERN_ORDER = (EVENT, PEERS, ZERO, REPEATS, SHARES, LESS, MOVING, PAST, LIMIT, START, TOTAL, RULE)
-AGAINST = {
-    PAST: "its past",
-    PEERS: "its peers",
-    MOVING: "the median of its peers",
-    ZERO: "its siblings",
-    REPEATS: "its past",
-    LESS: "its siblings",
-    SHARES: "its parallel links",
-    START: "what followed",
-    EVENT: "no message",
-    LIMIT: "its limit",
-    TOTAL: "its limit, since its counters began",
-    RULE: "the score from which on it fires",
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What the healthy value of a pattern is, and how it is called."""
+
+    form: str
+    against: str
+    """What it is, in evidence."""
+    comparisons: tuple[str, ...] = ()
+    """What a signature may compare with to mean a finding of the pattern."""
+    compared: str = "before"
+    """What it is, as sentences end."""
+    preceded: str = NORMALLY
+    """The same in words that precede it."""
+
+
+OWN, OTHERS = ("past", "nominal"), ("peers", "siblings")
+PATTERNS = {
+    EVENT: Pattern(EVENT, "no message", OWN),
+    PEERS: Pattern(PEERS, "its peers", OTHERS, "at its peers", PEERS_VALUE),
+    ZERO: Pattern(SHARE, "its siblings", OTHERS, preceded="siblings"),
+    REPEATS: Pattern(SHIFT, "its past", OWN, "else"),
+    SHARES: Pattern(SHARE, "its parallel links", OTHERS, "at its parallel links", "parallel links"),
+    LESS: Pattern(SHARE, "its siblings", OTHERS, preceded="siblings"),
+    MOVING: Pattern(PEERS, "the median of its peers", OTHERS, "at its peers", PEERS_VALUE),
+    PAST: Pattern(SHIFT, "its past", OWN),
+    LIMIT: Pattern(LIMIT, "its limit", OWN, "at most", "limit"),
+    START: Pattern(SHIFT, "what followed", OWN, "later", "later"),
+    TOTAL: Pattern(LIMIT, "its limit, since its counters began", OWN, preceded="limit"),
+    RULE: Pattern(RULE, "the score from which on it fires"),
 }
-COMPARED = {
-    PEERS: "at its peers",
-    MOVING: "at its peers",
-    REPEATS: "else",
-    SHARES: "at its parallel links",
-    START: "later",
-    LIMIT: "at most",
-}
-"""What a healthy value is, as sentences end, where it is not that of before."""
-PRECEDED = {
-    PEERS: PEERS_VALUE,
-    MOVING: PEERS_VALUE,
-    ZERO: "siblings",
-    LESS: "siblings",
-    SHARES: "parallel links",
-    START: "later",
-    LIMIT: "limit",
-    TOTAL: "limit",
-}
-"""What a healthy value is, in words that precede it, where it is not the normal one of before."""
+"""In the order after which a symptom is named."""
+PATTERN_ORDER = tuple(PATTERNS)
 ROLES = (
     *("event", "progress", "time-per-work", "state", "errors", "capacity", "share", "loss", "throughput", "wait"),
     "pressure",
     *("latency", "queue", "health", "spread", "utilisation", "workload"),
 )
 """Roles of signals that are judged, in the order in which a symptom is named after them."""
+WORK_ROLES = frozenset({"utilisation", "workload", "throughput"})
+"""How much work a member has, which is compared only among members of the same work: not where that is unknown, not
+while it begins or ends, and not while the others of a pool take the load of a replica that is out of service."""
 SILENT = "silent"
 """Direction of a signal that is no longer delivered."""
 SILENT_SYMPTOM = "silent-telemetry"
@@ -114,7 +113,7 @@ class Finding:
     @property
     def form(self) -> str:
         """Returns shift, peers, share, stop, limit, event or rule."""
-        return STOP if self.direction in ("stops", SILENT) else FORMS[self.pattern]
+        return STOP if self.direction in ("stops", SILENT) else PATTERNS[self.pattern].form
 
     @property
     def key(self) -> FindingKey:
@@ -156,7 +155,7 @@ class Finding:
     @property
     def comparison(self) -> str:
         """Returns what the healthy value is, as a sentence ends: before, at its peers, or by what it is computed."""
-        return f"by {self.against}" if self.against else COMPARED.get(self.pattern, "before")
+        return f"by {self.against}" if self.against else PATTERNS[self.pattern].compared
 
     @property
     def symptom(self) -> str:
@@ -178,7 +177,7 @@ class Finding:
 
     def as_evidence(self) -> IncidentEvidence:
         """Returns it as evidence of an incident."""
-        text = f"{self.what.name} of {self.place.name} against {self.against or AGAINST[self.pattern]}"
+        text = f"{self.what.name} of {self.place.name} against {self.against or PATTERNS[self.pattern].against}"
         if self.message:
             text = self.message if self.pattern == EVENT else f"{text}: {self.message}"
         if self.reasons:
@@ -186,7 +185,7 @@ class Finding:
             return IncidentEvidence(f"{text}: {self.reasons}", "yes", 1.0, None, self.unit, self.what.id)
         value = self.value if math.isfinite(self.value) else None
         is_compared = value is not None and math.isfinite(self.reference) and self.what.type not in ("bitmask", "state")
-        compared = "expected" if self.against else PRECEDED.get(self.pattern, NORMALLY)
+        compared = "expected" if self.against else PATTERNS[self.pattern].preceded
         reference = (round_significant(self.reference), compared) if is_compared and self.pattern != EVENT else ()
         return IncidentEvidence(text, "yes", 1.0, value, self.unit, self.what.id, *reference)
 

@@ -13,12 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, nan_to_zero
 from skewscope.engine.model.finding import LIMIT, PAST, PEERS, Finding
 from skewscope.engine.model.parameters import (
     ALIKE,
     APART,
-    BURST_S,
     EPISODE_S,
     HALF,
     LEAST_PART,
@@ -29,8 +28,7 @@ from skewscope.engine.model.parameters import (
 )
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.relations import use_of_share
-from skewscope.engine.symptoms.roles import MIN_RUN_S
-from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
+from skewscope.engine.symptoms.series_detector import Runs, SeriesDetector
 from skewscope.engine.symptoms.shared_shifts import find_places, keep_largest
 
 
@@ -42,28 +40,24 @@ class DrivenCapacity(SeriesDetector):
         return self.cells.judgement(cell).role == "capacity" and bool(self.cells.ties.given[cell] >= 0)
 
     def learn_cells(self) -> None:
-        """Works out loads, what a fall is at least, and how long it lasts."""
-        judged = [self.cells.judgement(cell) for cell in self.at.tolist()]
+        """Works out loads, and what a fall is at least."""
         self._given = self.cells.ties.given[self.at]
-        self._least = np.array([one.least for one in judged])
+        self._least = self.cells.judged.least[self.at]
         units = [self.cells.signals[n].unit for n in self._given.tolist()]
         self._rests = np.array([use_of_share(LEAST_PART, unit) for unit in units])
-        self._min_run_s = np.array([MIN_RUN_S.get(one.role, BURST_S) for one in judged])
 
-    def list_lows(self, form: str, times: tuple[Index, F64], value: F64, reference: F64) -> Iterator[Finding]:
+    def list_lows(self, form: str, lows: Runs, reference: F64) -> Iterator[Finding]:
         """Returns those that have been low often and long enough, each of a cell or of the pool of most replicas.
 
         Args:
             form: of the findings.
-            times: how often each was low in a row, and since when, in seconds.
-            value: the newest low value of each.
+            lows: the low values of each.
             reference: what each should have.
         """
-        count, since = times
         with np.errstate(invalid="ignore"):
-            lasts = self.cells.time[self.at] - since >= self._min_run_s
-        lows = np.flatnonzero(lasts & (count >= RUN)).tolist()
-        found = {int(self.at[n]): (float(since[n]), float(value[n]), float(reference[n])) for n in lows}
+            lasts = self.cells.time[self.at] - lows.since >= self.cells.judged.min_run_s[self.at]
+        some = np.flatnonzero(lasts & (lows.count >= RUN)).tolist()
+        found = {int(self.at[n]): (float(lows.since[n]), float(lows.value[n]), float(reference[n])) for n in some}
         places = find_places(self.cells, found)
         return iter(keep_largest(Finding(self.cells.signals[n], places[n], form, "down", *found[n]) for n in found))
 
@@ -71,16 +65,11 @@ class DrivenCapacity(SeriesDetector):
 class CapacityFalls(DrivenCapacity):
     """Capacities, and throughputs of engines, with a load, which fell while that did not."""
 
-    KEPT: ClassVar[Fills] = dict.fromkeys(
-        ("_lowest", "_lower", "_lower_since", "_begin", "_since", "_value", "_run_lowest"), np.nan
-    ) | {
+    KEPT: ClassVar[Fills] = dict.fromkeys(("_lowest", "_lower", "_lower_since", "_begin", "_run_lowest"), np.nan) | {
         "_load_sum": 0.0,
         "_count": 0,
-        "_run": 0,
-        "_doubt": 0,
-        "_doubt_since": np.nan,
-        "_doubt_value": np.nan,
     }
+    TABLES: ClassVar = {"_lows": Runs, "_doubtful": Runs}
     _lowest: F64
     _load_sum: F64
     _count: Index
@@ -89,33 +78,26 @@ class CapacityFalls(DrivenCapacity):
     _lower: F64
     _lower_since: F64
     """Of the newest values in a row below the lowest of the past: the lowest, and the time of the first one."""
-    _run: Index
-    _since: F64
-    _value: F64
+    _lows: Runs
     _run_lowest: F64
-    """Of the values in a row that are lower: their number, the time of the first, the newest and the lowest one."""
-    _doubt: Index
-    _doubt_since: F64
-    _doubt_value: F64
-    """Of the values in a row that are lower and doubtful: their number, the time of the first, and the newest one."""
+    """The values in a row that are lower, and the lowest of them."""
+    _doubtful: Runs
+    """Those that are lower and doubtful."""
 
     def judges(self, cell: int) -> bool:
         """Returns whether a cell is a capacity, or the throughput of an engine, whose load is known."""
         return super().judges(cell) or bool(self.cells.ties.is_yield[cell])
 
     def learn_cells(self) -> None:
-        """Works out loads, what a fall is at least, the usual load from which on it counts, and how long it lasts."""
+        """Works out loads, what a fall is at least, and the usual load from which on it counts."""
         super().learn_cells()
-        cells, ties, at = self.cells, self.cells.ties, self.at.tolist()
-        judged = [cells.judgement(cell) for cell in at]
+        ties, floor = self.cells.ties, self.cells.judged.floor
         # Of a few requests, each may be in its prompt.
-        loads = [cells.judgement(int(ties.given[cell])) for cell in at]
-        floors = [
-            (one.floor, load.floor) if ties.is_yield[cell] else (0.0, 0.0)
-            for cell, one, load in zip(at, judged, loads, strict=True)
-        ]
-        self._floor, self._least_load = np.array(floors).reshape(-1, 2).T
-        self._needs_all = np.where([one.least_load > 0 for one in judged], ties.load[self.at], np.inf)
+        is_yield = ties.is_yield[self.at]
+        self._floor = np.where(is_yield, floor[self.at], 0.0)
+        self._least_load = np.where(is_yield, floor[self._given], 0.0)
+        needs = [self.cells.judgement(cell).least_load > 0 for cell in self.at.tolist()]
+        self._needs_all = np.where(needs, ties.load[self.at], np.inf)
 
     def judge(self, tick: Tick) -> None:
         """Takes in new values."""
@@ -136,23 +118,19 @@ class CapacityFalls(DrivenCapacity):
             # Where the load fell with it, the fall says nothing, or little; it must not become the past either.
             doubtful = fell & ~low & (value * (1 + least) * usual < lowest * load) & (load > self._rests[at])
         past = ~fell
-        self._take_low(at[low], value[low], time[low])
+        self._lows.add(at[low], value[low], time[low])
+        self._run_lowest[at[low]] = np.fmin(self._run_lowest[at[low]], value[low])
         self._take_past(at[past], value[past], time[past], load[past])
-        self._take_doubtful(at[doubtful], value[doubtful], time[doubtful])
-
-    def _take_low(self, at: Index, value: F64, time: F64) -> None:
-        self._run[at] += 1
-        self._since[at] = np.fmin(self._since[at], time)
-        self._value[at] = value
-        self._run_lowest[at] = np.fmin(self._run_lowest[at], value)
+        self._doubtful.add(at[doubtful], value[doubtful], time[doubtful])
 
     def _take_past(self, at: Index, value: F64, time: F64, load: F64) -> None:
         # A few low values that did not last are part of what is usual.
-        short = at[(self._run[at] > 0) & (self._run[at] < RUN)]
+        short = at[(self._lows.count[at] > 0) & (self._lows.count[at] < RUN)]
         self._lowest[short] = np.fmin(self._lowest[short], self._run_lowest[short])
         self._take_lower(at, value, time)
-        self._run[at] = self._doubt[at] = 0
-        self._since[at] = self._run_lowest[at] = self._doubt_since[at] = np.nan
+        self._run_lowest[at] = np.nan
+        self._lows.end(at)
+        self._doubtful.end(at)
         self._load_sum[at] += load
         self._count[at] += 1
         self._begin[at] = np.fmin(self._begin[at], time)
@@ -167,11 +145,6 @@ class CapacityFalls(DrivenCapacity):
         self._lowest[known] = np.fmin(self._lowest[known], self._lower[known])
         self._lower[known] = self._lower_since[known] = np.nan
 
-    def _take_doubtful(self, at: Index, value: F64, time: F64) -> None:
-        self._doubt[at] += 1
-        self._doubt_since[at] = np.fmin(self._doubt_since[at], time)
-        self._doubt_value[at] = value
-
     def judged_cells(self) -> Index:
         """Returns the cells with a past to compare with."""
         found: Index = self.at[self._count >= MIN_PAST]
@@ -179,35 +152,34 @@ class CapacityFalls(DrivenCapacity):
 
     def find(self) -> Iterator[Finding]:
         """Yields the capacities that are lower now."""
-        return self.list_lows(PAST, (self._run, self._since), self._value, self._lowest)
+        return self.list_lows(PAST, self._lows, self._lowest)
 
     def doubts(self) -> Iterator[Finding]:
         """Yields the capacities that fell by more than their load, which never was so low before."""
-        return self.list_lows(PAST, (self._doubt, self._doubt_since), self._doubt_value, self._lowest)
+        return self.list_lows(PAST, self._doubtful, self._lowest)
 
 
 class LoadedCapacity(DrivenCapacity):
     """Capacities that under load never come near what they reach: their past under load is as low, which is no fall."""
 
-    KEPT: ClassVar[Fills] = dict.fromkeys(("_lowest", "_reached", "_since", "_value"), np.nan) | {
+    KEPT: ClassVar[Fills] = {
+        "_lowest": np.nan,
         "_turn": 0,
-        "_count": 0,
+        "_reached": np.nan,
         "_was_full": False,
         "_load_sum": 0.0,
-        "_samples": 0,
     }
+    TABLES: ClassVar = {"_lows": Runs}
     _lowest: F64
     _turn: Index
     """The lowest of up to RUN values, and how many these are: what is reached is held for all of them."""
     _reached: F64
-    _since: F64
-    _value: F64
-    _count: Index
+    _lows: Runs
+    """All low values under load."""
     _was_full: Mask
-    """Whether it was ever near what it reaches while under load."""
+    """Whether it was ever near what it reaches while under load; it is no longer low then."""
     _load_sum: F64
-    _samples: Index
-    """All values, and the sum of the loads at them."""
+    """Of the loads at all values."""
 
     def judge(self, tick: Tick) -> None:
         """Takes in new values."""
@@ -216,7 +188,6 @@ class LoadedCapacity(DrivenCapacity):
             return
         load = nan_to_zero(self.cells.value[self._given[at]])
         self._load_sum[at] += load
-        self._samples[at] += 1
         self._lowest[at] = np.fmin(self._lowest[at], value)
         self._turn[at] += 1
         full = at[self._turn[at] >= RUN]
@@ -226,14 +197,12 @@ class LoadedCapacity(DrivenCapacity):
             loaded = load > self.cells.ties.load[self.at[at]]
             low = loaded & (value * (1 + self._least[at]) < self._reached[at])
         self._was_full[at[loaded & ~low & ~np.isnan(self._reached[at])]] = True
-        bad = at[low]
-        self._since[bad] = np.fmin(self._since[bad], time[low])
-        self._value[bad] = value[low]
-        self._count[bad] += 1
+        self._lows.add(at[low], value[low], time[low])
+        self._lows.end(at[self._was_full[at]])
 
     def find(self) -> Iterator[Finding]:
         """Yields the capacities that stay low under load."""
-        return self.list_lows(LIMIT, (self._count * ~self._was_full, self._since), self._value, self._reached)
+        return self.list_lows(LIMIT, self._lows, self._reached)
 
     def doubts(self) -> Iterator[Finding]:
         """Yields those that never reached what most of their peers did, at no less use, where none had much to do.
@@ -246,7 +215,7 @@ class LoadedCapacity(DrivenCapacity):
                 members.setdefault(number, []).append(int(self._place[cell]))
         found: dict[int, float] = {}
         with np.errstate(invalid="ignore"):
-            usual = self._load_sum / self._samples
+            usual = self._load_sum / self.cells.samples[self.at]
             for at in (np.array(some) for some in members.values() if len(some) >= MAJORITY):
                 reached, use = self._reached[at], usual[at]
                 most = float(np.nanmedian(reached)) if not np.isnan(reached).all() else np.nan
@@ -255,4 +224,4 @@ class LoadedCapacity(DrivenCapacity):
                 low = works & rarely & (reached * np.maximum(1 + self._least[at], ALIKE) < most)
                 found |= dict.fromkeys(at[low].tolist(), most)
         for n, most in found.items():
-            yield Finding(*self.subject(n), PEERS, "down", float(self.cells.time[self.at[n]]), self._reached[n], most)
+            yield self.finding_on(n, PEERS, "down", (self.cells.time[self.at[n]], self._reached[n], most))

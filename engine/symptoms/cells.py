@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import numpy as np
+from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, nan_to_zero, widen_items
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.parameters import LEARNING_RATE, MISSED, TAIL
 from skewscope.engine.model.tick import NewSamples
@@ -19,7 +20,7 @@ from skewscope.engine.model.topology import Group, Topology
 from skewscope.engine.symptoms.gpu_peers import MAX_SET_SIZE, groups_by_member, peer_sets_of_gpu
 from skewscope.engine.symptoms.own_numbers import name_signal, own_name, stem
 from skewscope.engine.symptoms.relations import CellRelations, relate_cells
-from skewscope.engine.symptoms.roles import LOADED_ROLES, UNCOMPARED_ROLES, judged_signals
+from skewscope.engine.symptoms.roles import LOADED_ROLES, UNCOMPARED_ROLES, JudgedColumns, judged_signals
 from skewscope.engine.symptoms.samples import (
     HISTOGRAM,
     SUM,
@@ -39,7 +40,10 @@ CELLS_PER_TICK = 50_000
 """computing: so many series are judged in one tick; more of them take turns."""
 SET_KINDS = frozenset({"group", "node", "pool"})
 """Kinds of sets of peers that are entities themselves."""
-COUNTER_TYPES = frozenset({"counter"})
+CELLS: Fills = dict.fromkeys(("value", "time", "begun", "change_time", "renewal", "total"), np.nan) | {
+    "samples": np.int32(0)
+}
+"""What is known of each cell by its samples."""
 CLIENT_SIDE = ("north-south",)
 SCRAPED_FROM = "instance=", "pod="
 """Begins of the parts of a selector that name the server of a series, by which peers differ."""
@@ -57,15 +61,18 @@ class JudgedCells:
     selectors: list[str] = field(default_factory=list)
     series: Index = field(default_factory=lambda: np.empty(0, np.intp))
     is_counter: Mask = field(default_factory=lambda: np.empty(0, bool))
-    value: F64 = field(default_factory=lambda: np.empty(0))
+    value: F64 = field(init=False)
     """Newest value; NaN before the first, or where it is stale."""
-    time: F64 = field(default_factory=lambda: np.empty(0))
+    time: F64 = field(init=False)
     """Seconds since 1970 of the newest sample."""
-    change_time: F64 = field(default_factory=lambda: np.empty(0))
+    begun: F64 = field(init=False)
+    """The same of the first one."""
+    samples: NDArray[np.int32] = field(init=False)
+    change_time: F64 = field(init=False)
     """Of a counter: when it last changed."""
-    renewal: F64 = field(default_factory=lambda: np.empty(0))
+    renewal: F64 = field(init=False)
     """Of a counter: usual seconds between two changes."""
-    total: F64 = field(default_factory=lambda: np.empty(0))
+    total: F64 = field(init=False)
     """Of a counter: its total at the last change."""
     means: HistogramMeans = field(init=False)
     """What histograms counted; their cells have the mean of the newest observations."""
@@ -84,6 +91,7 @@ class JudgedCells:
     """Whether it is the duration of a step that a job prints, of which the next one may be as long."""
     compared: Mask = field(default_factory=lambda: np.empty(0, bool))
     """[pair] whether the value of the cell is compared with those of the set."""
+    judged: JudgedColumns = field(default_factory=lambda: JudgedColumns.of([]))
     ties: CellRelations = field(default_factory=CellRelations.empty)
     _known: Mask = field(default_factory=lambda: np.empty(0, bool))
     """[series] whether it has a cell."""
@@ -106,6 +114,7 @@ class JudgedCells:
     def __post_init__(self) -> None:
         rows = self.state.rows
         self.means = HistogramMeans(self.state)
+        widen_items(self, CELLS, 0)
         self._wanted = [name for name in judged_signals(self.state.signals) if name in rows]
         self._wanted_rows = [rows[name] for name in self._wanted]
         self._groups_of_node = groups_by_member(self.topology)
@@ -147,6 +156,7 @@ class JudgedCells:
 
     def _relate(self) -> None:
         judged = [self.judgement(cell) for cell in range(len(self))]
+        self.judged = JudgedColumns.of(judged)
         # What is measured on the wire has all its digits.
         self.is_printed = np.array([one.is_printed_time for one in self.signals], bool)
         has_peers = [
@@ -220,13 +230,11 @@ class JudgedCells:
         return self._labels[key]
 
     def _extend(self, numbers: Index) -> None:
-        nan = np.full(len(numbers), np.nan)
         self.series = np.concatenate((self.series, numbers))
         new = self.signals[len(self.is_counter) :]
-        counts = np.array([signal.type in COUNTER_TYPES for signal in new], bool)
+        counts = np.array([signal.type == "counter" for signal in new], bool)
         self.is_counter = np.concatenate((self.is_counter, counts))
-        for name in ("value", "time", "change_time", "renewal", "total"):
-            setattr(self, name, np.concatenate((getattr(self, name), nan)))
+        widen_items(self, CELLS, len(self.series))
         self.means.grow(self.signals, self.selectors, [place.name for place in self.places])
 
     def _join_sets(self, cells: Iterable[int]) -> None:
@@ -315,7 +323,7 @@ class JudgedCells:
     def is_request_count(self, cell: int) -> bool:
         """Returns whether a cell counts requests that arrive or end."""
         signal, role = self.signals[cell], self.judgement(cell).role
-        return role == "workload" and signal.type in COUNTER_TYPES and signal.unit == "{request}"
+        return role == "workload" and signal.type == "counter" and signal.unit == "{request}"
 
     def series_of(self, signal: str, place: str) -> int:
         """Returns the first series of a signal at a place, whatever its selector; -1 for none."""
@@ -363,6 +371,8 @@ class JudgedCells:
             new = ~np.isnan(times) & ~np.isnan(latest) & ~(times <= self.time[some])
         self.value[some[np.isnan(fresh)]] = np.nan
         at, latest, times = some[new], latest[new], times[new]
+        self.samples[at] += 1
+        self.begun[at] = np.fmin(self.begun[at], times)
         is_mean = self.means.place[at] >= 0
         if is_mean.any():
             averaged, means, ends = self.means.read(at[is_mean])

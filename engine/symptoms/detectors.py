@@ -14,7 +14,7 @@ from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.topology import GonePlaces, Topology
 from skewscope.engine.model.transfer import EntityPlaces, copy_items
 from skewscope.engine.symptoms.capacity_falls import CapacityFalls, LoadedCapacity
-from skewscope.engine.symptoms.cells import JudgedCells
+from skewscope.engine.symptoms.cells import CELLS, JudgedCells
 from skewscope.engine.symptoms.errors import ErrorBursts
 from skewscope.engine.symptoms.events import EventReports
 from skewscope.engine.symptoms.exhaustion import Exhaustion
@@ -29,7 +29,7 @@ from skewscope.engine.symptoms.peer_ratios import PeerRatios
 from skewscope.engine.symptoms.pool_changes import PoolChanges
 from skewscope.engine.symptoms.progress import ProgressStops, StepStops
 from skewscope.engine.symptoms.request_shares import RequestShares
-from skewscope.engine.symptoms.samples import SampleSource
+from skewscope.engine.symptoms.samples import MEANS, SampleSource
 from skewscope.engine.symptoms.series_detector import SeriesDetector, match_cells
 from skewscope.engine.symptoms.series_reader import SeriesReader
 from skewscope.engine.symptoms.silence import Silences
@@ -37,9 +37,6 @@ from skewscope.engine.symptoms.stalls import RepeatedStalls
 from skewscope.engine.symptoms.states import StateChanges
 from skewscope.engine.symptoms.uneven_links import UnevenLinks
 from skewscope.engine.symptoms.unsettled_pools import UnsettledPools
-
-CELLS = ("value", "time", "change_time", "renewal", "total")
-MEANS = ("sum_before", "count_before")
 
 
 class SeriesDetectors:

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, nan_to_zero
 from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.parameters import BURST_S, EPISODE_S, HALF, MAJORITY, MIN_PAST, QUANTILE, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
-from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
+from skewscope.engine.symptoms.series_detector import SeriesDetector
 
 
 class ErrorBursts(SeriesDetector):
@@ -85,4 +85,4 @@ class ErrorBursts(SeriesDetector):
     def find(self) -> Iterator[Finding]:
         """Yields the counters whose errors have begun."""
         for n in np.flatnonzero(self._is_burst).tolist():
-            yield Finding(*self.subject(n), PAST, "begins", float(self._since[n]), float(self._rate[n]), 0.0)
+            yield self.finding_on(n, PAST, "begins", (self._since[n], self._rate[n], 0.0))

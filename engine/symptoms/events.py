@@ -1,13 +1,11 @@
 """Messages that an event of the catalogue recognises: each is a finding by itself, whatever came before."""
 
 from collections.abc import Iterator
-from typing import Self
 
 from skewscope.engine.model.finding import EVENT, Finding
 from skewscope.engine.model.parameters import EPISODE_S
 from skewscope.engine.model.tick import Tick
-from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
+from skewscope.engine.symptoms.series_detector import SeriesDetector
 
 MESSAGE_LABEL = "message="
 
@@ -15,10 +13,9 @@ MESSAGE_LABEL = "message="
 class EventReports(SeriesDetector):
     """Events that were reported lately."""
 
-    def __init__(self, cells: JudgedCells) -> None:
-        super().__init__(cells)
-        self.since: dict[int, float] = {}
-        """When the first message of those that belong together came, by cell, seconds since 1970."""
+    BY_CELL = ("since",)
+    since: dict[int, float]
+    """When the first message of those that belong together came, by cell, seconds since 1970."""
 
     def judges(self, cell: int) -> bool:
         """Returns whether a cell counts messages."""
@@ -34,11 +31,6 @@ class EventReports(SeriesDetector):
                 # What was said before means nothing.
                 self.since.pop(cell, None)
         self.since = {cell: since for cell, since in self.since.items() if tick.t - self.cells.time[cell] <= EPISODE_S}
-
-    def take_over(self, before: Self, places: CellPlaces) -> None:
-        """Goes on with another one's messages."""
-        super().take_over(before, places)
-        self.since = places.cells.carry(before.since)
 
     def find(self) -> Iterator[Finding]:
         """Yields the events that are present."""

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
+from skewscope.engine.model.finding import WORK_ROLES
 from skewscope.engine.model.topology import Topology
 
 MAX_SET_SIZE = 512
 """computing: larger sets are not compared."""
-SHARED_WORK_ROLES = frozenset({"utilisation", "workload", "throughput"})
-"""Roles that differ between GPUs that do different work."""
 
 
 def groups_by_member(topology: Topology, *, with_nodes: bool = True) -> Mapping[str, tuple[str, ...]]:
@@ -35,7 +34,7 @@ def peer_sets_of_gpu(
     names = {group for member in (name, node) for group in groups_of.get(member, ())}
     groups = {("group", group) for group in names}
     work = topology.work_of
-    if role in SHARED_WORK_ROLES and (not groups or not names.isdisjoint(topology.serving_groups)):
+    if role in WORK_ROLES and (not groups or not names.isdisjoint(topology.serving_groups)):
         return groups
     size = topology.node[node].gpus if node in topology.node else 0
     is_alike = len({work.get(f"{node}/gpu{n}") for n in range(size)}) < 2

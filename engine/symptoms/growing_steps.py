@@ -8,16 +8,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.model.arrays import F64, Fills, Index
 from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.parameters import FALSE_RATE
 from skewscope.engine.model.tick import Tick
-from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
+from skewscope.engine.symptoms.series_detector import SeriesDetector
 
 EPOCH_SIGNAL = "step.epoch"
 GROWING_STEPS = next(n for n in count(1) if math.factorial(n) * FALSE_RATE**2 >= 1)
@@ -99,19 +98,13 @@ class GrowingSteps(SeriesDetector):
     _run: Index
     """Values that grew, with the first one."""
 
-    def __init__(self, cells: JudgedCells) -> None:
-        super().__init__(cells)
-        self._epochs: dict[int, EpochComparison] = {}
-        """Of jobs that count epochs, by place among these."""
+    BY_CELL = ("_epochs",)
+    _epochs: dict[int, EpochComparison]
+    """Of jobs that count epochs."""
 
     def judges(self, cell: int) -> bool:
         """Returns whether a cell is the duration of a step that a job prints."""
         return self.cells.signals[cell].is_printed_time and self.cells.judgement(cell).role == "time-per-work"
-
-    def take_over(self, before: Self, places: CellPlaces) -> None:
-        """Goes on with another one's steps and epochs."""
-        super().take_over(before, places)
-        self._epochs = places.of_some(self.at, before.at).carry(before._epochs)
 
     def judge(self, tick: Tick) -> None:
         """Takes in new steps."""
@@ -126,17 +119,16 @@ class GrowingSteps(SeriesDetector):
 
     def _compare_epochs(self, at: Index, value: F64, time: F64) -> None:
         """Takes in new steps of jobs that count epochs; one before the newest epoch is of the one before."""
-        for n, seconds, when in zip(at.tolist(), value.tolist(), time.tolist(), strict=True):
-            cell = int(self.at[n])
+        for cell, seconds, when in zip(self.at[at].tolist(), value.tolist(), time.tolist(), strict=True):
             number = self._epoch_at(self.cells.places[cell].name, when)
             if not np.isnan(number):
                 # Jobs count epochs from 0 or 1: of a later one that comes first, the log may lack the begin.
-                known = self._epochs.setdefault(n, EpochComparison(number, number <= 1))
+                known = self._epochs.setdefault(cell, EpochComparison(number, number <= 1))
                 if number != known.number:
                     known.begin(number)
-            if n in self._epochs:
+            if cell in self._epochs:
                 judged = self.cells.judgement(cell)
-                self._epochs[n].add(seconds, when, judged.least, judged.floor)
+                self._epochs[cell].add(seconds, when, judged.least, judged.floor)
 
     def _epoch_at(self, place: str, time: float) -> float:
         """Returns the newest epoch of a job that began by a time, NaN for none."""
@@ -146,18 +138,17 @@ class GrowingSteps(SeriesDetector):
 
     def explains_length(self, cell: int) -> bool:
         """Returns whether the newest steps of a cell are as long as they are by their place in the epoch."""
-        known = self._epochs.get(int(self._place[cell]))
+        known = self._epochs.get(cell)
         return known is not None and known.explains_length()
 
     def find(self) -> Iterator[Finding]:
         """Yields the durations that grow."""
         for n in np.flatnonzero(self._run >= GROWING_STEPS).tolist():
-            judged, value, first = self.cells.judgement(int(self.at[n])), float(self._last[n]), float(self._first[n])
-            if n not in self._epochs and value > (1 + judged.least) * first and value > first + judged.floor:
-                yield self._finding(n, float(self._since[n]), first)
-        for n, known in self._epochs.items():
+            cell, value, first = int(self.at[n]), float(self._last[n]), float(self._first[n])
+            judged = self.cells.judgement(cell)
+            if cell not in self._epochs and value > (1 + judged.least) * first and value > first + judged.floor:
+                yield self.finding_on(n, PAST, "up", (self._since[n], value, first))
+        for cell, known in self._epochs.items():
             if known.run >= GROWING_STEPS:
-                yield self._finding(n, known.since, known.usual)
-
-    def _finding(self, n: int, since: float, usual: float) -> Finding:
-        return Finding(*self.subject(n), PAST, "up", since, float(self._last[n]), usual)
+                n = int(self._place[cell])
+                yield self.finding_on(n, PAST, "up", (known.since, self._last[n], known.usual))

@@ -9,23 +9,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Fills, Mask
 from skewscope.engine.model.finding import PAST, Finding
 from skewscope.engine.model.parameters import HALF, MIN_PAST
 from skewscope.engine.model.tick import Tick
-from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
+from skewscope.engine.symptoms.series_detector import SeriesDetector
 from skewscope.kb.quantities import TIME_SHARES
 
 
 class HeldBack(SeriesDetector):
     """Counters of the time for which something was held back, that never showed less than half of it."""
 
-    KEPT: ClassVar[Fills] = {"_was_free": False, "_count": 0, "_begin": np.nan, "_value": np.nan}
+    KEPT: ClassVar[Fills] = {"_was_free": False, "_value": np.nan}
     _was_free: Mask
     """Whether it was ever held back for less than half of the time."""
-    _count: Index
-    _begin: F64
-    """Seconds since 1970 of the first value."""
     _value: F64
     """The newest value, in the unit of the signal per second."""
 
@@ -42,17 +39,11 @@ class HeldBack(SeriesDetector):
 
     def judge(self, tick: Tick) -> None:
         """Takes in new rates."""
-        at, rate, time = self.select(tick.new)
+        at, rate, _ = self.select(tick.new)
         self._was_free[at] |= rate * self._scale[at] < HALF
-        self._count[at] += 1
-        self._begin[at] = np.fmin(self._begin[at], time)
         self._value[at] = rate
-
-    def find(self) -> Iterator[Finding]:
-        """Yields nothing: it is not known what is normal."""
-        yield from ()
 
     def doubts(self) -> Iterator[Finding]:
         """Yields what was held back for most of the time from the beginning on."""
-        for n in np.flatnonzero(~self._was_free & (self._count >= MIN_PAST)).tolist():
-            yield Finding(*self.subject(n), PAST, "up", float(self._begin[n]), float(self._value[n]), np.nan)
+        for n in np.flatnonzero(~self._was_free & (self.cells.samples[self.at] > MIN_PAST)).tolist():
+            yield self.finding_on(n, PAST, "up", (self.cells.begun[self.at[n]], self._value[n], np.nan))

@@ -9,33 +9,28 @@ from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, row_median
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, row_median
 from skewscope.engine.model.entities import build_sets
 from skewscope.engine.model.finding import LESS, ZERO, Finding
 from skewscope.engine.model.parameters import APART, HALF, MIN_PAST, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.levels import LevelShifts
-from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
+from skewscope.engine.symptoms.series_detector import Runs, SeriesDetector
 
 
 class IdlePaths(SeriesDetector):
     """Cells of traffic counters that lost their share."""
 
-    KEPT: ClassVar[Fills] = dict.fromkeys(("_since", "_before", "_little_since"), np.nan) | {
-        "_run": 0,
-        "_little": 0,
-        "_is_idle": False,
-        "_is_little": False,
-    }
-    _run: Index
-    _since: F64
+    KEPT: ClassVar[Fills] = {"_before": np.nan, "_is_idle": False, "_is_little": False}
+    TABLES: ClassVar = {"_lost": Runs, "_little": Runs}
     _before: F64
-    _little_since: F64
+    """The traffic of before, of those that lost theirs."""
     _is_idle: Mask
     _is_little: Mask
-    _little: Index
-    """Samples in a row with little traffic."""
+    _lost: Runs
+    _little: Runs
+    """Values in a row without traffic, and with little of it."""
 
     def __init__(self, cells: JudgedCells, shifts: LevelShifts) -> None:
         super().__init__(cells)
@@ -51,7 +46,7 @@ class IdlePaths(SeriesDetector):
     def learn_cells(self) -> None:
         """Works out the siblings and the parallel links of each path."""
         cells, at = self.cells, self.at.tolist()
-        self._floor = np.array([cells.judgement(n).floor for n in at])
+        self._floor = cells.judged.floor[self.at]
         numbers: dict[tuple[str, str, str], int] = {}
         keys = [
             (cells.signals[n].id, cells.selectors[n], self._links.get(cells.places[n].name, cells.places[n].name))
@@ -84,30 +79,21 @@ class IdlePaths(SeriesDetector):
         wanted = np.minimum(common, 1.0)
         lost = expected & (ratio[mine] < APART * wanted)
         back = ratio[mine] >= HALF * wanted
-        self._begin(mine, time, lost, past)
+        self._lost.follow(mine, lost, ratio[mine], time, self._is_idle)
+        begun = mine[(self._lost.count[mine] >= RUN) & ~self._is_idle[mine]]
+        self._is_idle[begun], self._before[begun] = True, past[begun]
         ended = mine[self._is_idle[mine] & back]
-        self._is_idle[ended], self._run[ended], self._since[ended] = False, 0, np.nan
+        self._is_idle[ended] = False
+        self._lost.end(ended)
         # Flows that were placed anew move between parallel links, and none is lost.
         share = np.where(active, self.cells.value[self.at], 0.0)
         carried, before = (np.bincount(self._bundle, np.nan_to_num(one)) for one in (share, past * active))
         part = np.fmax(ratio, (carried / before)[self._bundle])[mine]
-        self._find_little(mine, time, expected & (part < 2 * APART * wanted), past)
-        self._is_little[mine[part >= HALF * wanted]] = False
-
-    def _find_little(self, at: Index, time: F64, little: Mask, past: F64) -> None:
-        first = little & (self._little[at] == 0)
-        self._little_since[at[first]] = time[first]
-        self._little[at] = np.where(little, self._little[at] + 1, 0)
-        long = (self._little[at] >= RUN) & (time - self._little_since[at] >= RESTART_S)
-        begun = at[long & ~self._is_little[at] & ~self._is_idle[at]]
+        self._little.follow(mine, expected & (part < 2 * APART * wanted), part, time, self._is_little)
+        long = (self._little.count[mine] >= RUN) & (time - self._little.since[mine] >= RESTART_S)
+        begun = mine[long & ~self._is_little[mine] & ~self._is_idle[mine]]
         self._is_little[begun], self._before[begun] = True, past[begun]
-
-    def _begin(self, at: Index, time: F64, lost: Mask, past: F64) -> None:
-        first = lost & (self._run[at] == 0)
-        self._since[at[first]] = time[first]
-        self._run[at] = np.where(lost, self._run[at] + 1, np.where(self._is_idle[at], self._run[at], 0))
-        begun = at[(self._run[at] >= RUN) & ~self._is_idle[at]]
-        self._is_idle[begun], self._before[begun] = True, past[begun]
+        self._is_little[mine[part >= HALF * wanted]] = False
 
     def _reduced(self, values: F64) -> F64:
         found = self._siblings.reduce(values, row_median)
@@ -120,6 +106,5 @@ class IdlePaths(SeriesDetector):
     def find(self) -> Iterator[Finding]:
         """Yields the ports that lost their traffic, or most of it."""
         for n in np.flatnonzero(self._is_idle | self._is_little).tolist():
-            value = float(self.cells.value[self.at[n]])
-            form, since = (ZERO, self._since[n]) if self._is_idle[n] else (LESS, self._little_since[n])
-            yield Finding(*self.subject(n), form, "down", float(since), value, float(self._before[n]))
+            form, run = (ZERO, self._lost) if self._is_idle[n] else (LESS, self._little)
+            yield self.finding_on(n, form, "down", (run.since[n], self.cells.value[self.at[n]], self._before[n]))

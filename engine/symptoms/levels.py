@@ -8,12 +8,10 @@ A fault does not teach the past, and few slow first values do not teach its tail
 values of the time of work, only what is well above all of them counts; slow first ones are no part of them.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from numpy.typing import NDArray
 
-from skewscope.engine.model.arrays import F64, Index, Mask, join_equal, median, nan_to_zero
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, join_equal, median, nan_to_zero, widen_items
 from skewscope.engine.model.parameters import (
     BRIEF_S,
     BURST_S,
@@ -39,9 +37,11 @@ published training runs, all are beyond 1.0 times the longest in 108, 1.05 in on
 far beyond the longest as this is beyond the median, since lags of members scatter far more: without that, members were
 slow five times in 100 simulated healthy node-days."""
 
-KEPT = (
-    *("median", "low", "high", "run_since", "count", "accepted_at", "run", "shift", "back"),
-    *("started", "start_count", "start_after", "slow_start", "settling"),
+KEPT: Fills = (
+    dict.fromkeys(("median", "low", "high", "run_since"), np.nan)
+    | {"accepted_at": -np.inf, "started": False, "slow_start": False}
+    | dict.fromkeys(("count", "run", "back"), np.int32(0))
+    | dict.fromkeys(("shift", "settling", "start_count", "start_after"), np.int8(0))
 )
 """Arrays of a series that stay as they are when others are added."""
 SPARSE = "memory", "held", "starts", "known"
@@ -58,56 +58,56 @@ NEWEST, PAST = slice(RUN), slice(RUN, None)
 """Rows of the memory of a series."""
 
 
-@dataclass
 class LevelShifts:
-    """The past of n series and the shifts that they are in."""
+    """The past of n series and the shifts that they are in. Arrays are [series]."""
 
-    limits: ShiftLimits
-    memory: SparseColumns = field(init=False)
-    """[newest values, then those of the past; series]; a series that does not change has none."""
-    held: SparseColumns = field(init=False)
-    """[SINCE and BEFORE, series] of those that are in a shift."""
-    starts: SparseColumns = field(init=False)
-    """[START_LOW, START_SINCE and START_END, series] of those of which it is not known how they started."""
-    known: SparseColumns = field(init=False)
-    """[KNOWN_HIGH, FORGOTTEN, KEPT_FOR and REPORTED, series] of those that follow load and left a level for less."""
+    median: F64
+    """Of the past, and the limits of healthy values."""
+    low: F64
+    high: F64
+    count: NDArray[np.int32]
+    """Values that ever were part of the past, and when the last one became it, s."""
+    accepted_at: F64
+    run: NDArray[np.int32]
+    """Values in a row beyond the high limit; negative below the low one."""
+    run_since: F64
+    shift: NDArray[np.int8]
+    """1 for a shift up, -1 for one down, else 0."""
+    back: NDArray[np.int32]
+    """Values in a row that are healthy again."""
+    settling: NDArray[np.int8]
+    """After a shift, up to how many more values the past does without; negative after one down."""
+    started: Mask
+    """Whether it is known how it started."""
+    start_count: NDArray[np.int8]
+    """Slow values at the start, and values after them."""
+    start_after: NDArray[np.int8]
+    slow_start: Mask
+    """Whether a slow start became known with the newest value."""
 
-    def __post_init__(self) -> None:
+    def __init__(self, limits: ShiftLimits | None = None) -> None:
+        """Judges by limits, which `grow` replaces."""
         self.memory = SparseColumns(RUN + PAST_VALUES, np.float32)
-        self.held, self.starts, self.known = SparseColumns(2), SparseColumns(3), SparseColumns(4)
-        self._allocate(0)
-
-    def _allocate(self, size: int) -> None:
-        self.size = size
-        for name in SPARSE:
-            getattr(self, name).grow(size)
-        self.count = np.zeros(size, np.int32)
-        self.median, self.low, self.high = (np.full(size, np.nan) for _ in range(3))
-        self.accepted_at = np.full(size, -np.inf)
-        self.run = np.zeros(size, np.int32)
-        """Values in a row beyond the high limit; negative below the low one."""
-        self.run_since = np.full(size, np.nan)
-        self.shift = np.zeros(size, np.int8)
-        """1 for a shift up, -1 for one down, else 0."""
-        self.back = np.zeros(size, np.int32)
-        """Values in a row that are healthy again."""
-        self.settling = np.zeros(size, np.int8)
-        """After a shift, up to how many more values the past does without; negative after one down."""
-        self.started = np.zeros(size, bool)
-        """Whether it is known how it started."""
-        self.start_count, self.start_after = np.zeros(size, np.int8), np.zeros(size, np.int8)
-        """Slow values at the start, and values after them."""
-        self.slow_start = np.zeros(size, bool)
-        """Whether a slow start became known with the newest value."""
+        """[newest values, then those of the past; series]; a series that does not change has none."""
+        self.held = SparseColumns(2)
+        """[SINCE and BEFORE, series] of those that are in a shift."""
+        self.starts = SparseColumns(3)
+        """[START_LOW, START_SINCE and START_END, series] of those of which it is not known how they started."""
+        self.known = SparseColumns(4)
+        """[KNOWN_HIGH, FORGOTTEN, KEPT_FOR and REPORTED, series] of those that follow load and left a level."""
+        widen_items(self, KEPT, 0)
+        self.grow(limits or ShiftLimits.empty())
 
     def grow(self, limits: ShiftLimits) -> None:
         """Makes room for more series; `limits` are those of all."""
-        old = self.size
-        kept = {name: getattr(self, name) for name in KEPT}
-        self._allocate(len(limits.up))
-        self.limits = limits
-        for name, values in kept.items():
-            getattr(self, name)[:old] = values
+        old, self.limits, self.size = len(self.median), limits, len(limits.up)
+        widen_items(self, KEPT, self.size)
+        if limits.alike is not None:
+            new = np.arange(old, self.size)
+            alike = limits.alike[limits.owners(new)]
+            self.median[new], self.low[new], self.high[new] = 1.0, 1 / alike, alike
+        for name in SPARSE:
+            getattr(self, name).grow(self.size)
 
     def step(self, at: Index, value: F64, time: F64) -> None:
         """Takes in new values.
@@ -342,7 +342,8 @@ class LevelShifts:
         )
         healthy = np.where(self.shift[some] > 0, new <= self.median[some] + margin, new >= self.median[some] - margin)
         self.back[some] = np.where(healthy, self.back[some] + 1, 0)
-        is_long = when - self.held.get(some)[SINCE] >= RELEARN_S
+        # What was never otherwise has no level that another one could replace.
+        is_long = (when - self.held.get(some)[SINCE] >= RELEARN_S) & (self.count[some] > 0)
         over = (self.back[some] >= RUN) | is_long
         relearned = some[is_long]
         lanes = self.known.lanes(relearned)

@@ -9,12 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask
 from skewscope.engine.model.finding import LIMIT, TOTAL, Finding
 from skewscope.engine.model.parameters import BURST_S, NEGLIGIBLE, TENFOLD
 from skewscope.engine.model.tick import Tick
-from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.series_detector import Fills, SeriesDetector
+from skewscope.engine.symptoms.series_detector import Runs, SeriesDetector
 from skewscope.kb.quantities import MAX_PERCENT
 
 LIMITED_ROLES = frozenset({"health", "utilisation", "pressure", "capacity"})
@@ -24,23 +23,16 @@ LIMITED_ROLES = frozenset({"health", "utilisation", "pressure", "capacity"})
 class Limits(SeriesDetector):
     """Values beyond a limit."""
 
-    KEPT: ClassVar[Fills] = {"_since": np.nan, "_value": np.nan, "_allowed": np.nan, "_was_good": False}
-    _since: F64
-    _value: F64
+    KEPT: ClassVar[Fills] = {"_allowed": np.nan, "_was_good": False}
+    TABLES: ClassVar = {"_beyond": Runs}
+    _beyond: Runs
     _allowed: F64
     _was_good: Mask
 
-    def __init__(self, cells: JudgedCells) -> None:
-        super().__init__(cells)
-        self._whole: Index = np.empty(0, np.intp)
-        """The cell of which each is a share, or -1."""
-        self._limit, self._sign, self._floor, self._load = (np.empty(0) for _ in range(4))
-        self._given: Index = np.empty(0, np.intp)
-        """The cell that must show load, more than `_load`, or -1."""
-        self._needs_load: Mask = np.empty(0, bool)
-        self._is_share: Mask = np.empty(0, bool)
-        self._is_over = False
-        """Whether the data has ended."""
+    _whole: Index
+    """The cell of which each is a share, or -1."""
+    _given: Index
+    """The cell that must show load, more than `_load`, or -1."""
 
     def judges(self, cell: int) -> bool:
         """Returns whether a cell has a limit."""
@@ -62,7 +54,7 @@ class Limits(SeriesDetector):
         self._limit[alone] = [float(judged[n].nominal or 0.0) for n in np.flatnonzero(alone).tolist()]
         self._is_share &= ~alone
         self._sign = np.array([-1.0 if one.bad == "down" else 1.0 for one in judged])
-        self._floor = np.array([one.floor if one.share_of else 0.0 for one in judged])
+        self._floor = np.where([bool(one.share_of) for one in judged], cells.judged.floor[self.at], 0.0)
 
     def _find_wholes(self, at: list[int], ids: list[str]) -> Index:
         """Returns the cells that cells `at` are shares of: with the same labels, else the first of the same place."""
@@ -88,11 +80,9 @@ class Limits(SeriesDetector):
         is_idle |= self._needs_load[at] & (self._given[at] < 0)
         known = ~np.isnan(value) & ~np.isnan(allowed) & ~is_idle
         beyond = known & (self._sign[at] * (value - allowed) > 0) & self._matters(at, value, wholes)
-        good = at[known & ~beyond]
-        self._since[good], self._was_good[good] = np.nan, True
-        bad = at[beyond]
-        self._since[bad] = np.fmin(self._since[bad], time[beyond])
-        self._value[bad], self._allowed[bad] = value[beyond], allowed[beyond]
+        self._was_good[at[known & ~beyond]] = True
+        self._beyond.follow(at[known], beyond[known], value[known], time[known])
+        self._allowed[at[beyond]] = allowed[beyond]
 
     def _matters(self, at: Index, value: F64, wholes: F64) -> Mask:
         """Returns [k] whether values reach their floors; what is ten times the rest of its whole matters sooner."""
@@ -106,18 +96,15 @@ class Limits(SeriesDetector):
         whole = self._whole[at]
         return np.where(self._is_share[at], np.where(whole >= 0, values[whole], np.nan), 1.0)
 
-    def end(self) -> None:
-        """Ends the data: what was beyond its limit from its first sample on counts, however short it was."""
-        self._is_over = True
-
     def find(self) -> Iterator[Finding]:
-        """Yields what is beyond its limit."""
+        """Yields what is beyond its limit; at the end of the data what always was, however short that was."""
+        since = self._beyond.since
         with np.errstate(invalid="ignore"):
-            held = self.cells.time[self.at] - self._since >= BURST_S
-        always = self._is_over & ~self._was_good & ~np.isnan(self._since)
+            held = self.cells.time[self.at] - since >= BURST_S
+        always = self.is_over & ~self._was_good & ~np.isnan(since)
         for n in np.flatnonzero(held | always).tolist():
-            yield self._finding(n, LIMIT, float(self._value[n]), float(self._allowed[n]))
-        if self._is_over:
+            yield self._finding(n, LIMIT, float(self._beyond.value[n]), float(self._allowed[n]))
+        if self.is_over:
             yield from self._totals()
 
     def _totals(self) -> Iterator[Finding]:
@@ -141,13 +128,12 @@ class Limits(SeriesDetector):
 
     def _finding(self, n: int, form: str, value: float, allowed: float) -> Finding:
         cell, whole = int(self.at[n]), int(self._whole[n])
-        signal, place = self.cells.signals[cell], self.cells.places[cell]
         direction = "begins" if self.cells.judgement(cell).bad == "begins" else "down" if self._sign[n] < 0 else "up"
-        since = float(self.cells.time[cell] if form == TOTAL else self._since[n])
+        since = self.cells.time[cell] if form == TOTAL else self._beyond.since[n]
         name = self.cells.signals[whole].name.lower() if whole >= 0 else ""
         bound = "at least" if self._sign[n] < 0 else "at most"
         share = f"{_share(self._limit[n] * value / allowed)} {name}, {bound} {100 * self._limit[n]:.3g} % is allowed"
-        return Finding(signal, place, form, direction, since, value, allowed, share if whole >= 0 else "")
+        return self.finding_on(n, form, direction, (since, value, allowed), share if whole >= 0 else "")
 
 
 def _share(share: float) -> str:

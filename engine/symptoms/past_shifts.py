@@ -1,18 +1,17 @@
 """Series that shift against their own past, one by one or as most members of a set, and slow starts."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
 
 from skewscope.engine.model.arrays import Index
 from skewscope.engine.model.finding import PAST, START, Finding
-from skewscope.engine.model.parameters import ALIKE, BURST_S, MIN_PAST
+from skewscope.engine.model.parameters import ALIKE, MIN_PAST
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.levels import LevelShifts
-from skewscope.engine.symptoms.roles import DISTINCT_ROLES, FOLLOWING_ROLES, MIN_RUN_S, PAST_ROLES
+from skewscope.engine.symptoms.roles import DISTINCT_ROLES, FOLLOWING_ROLES, PAST_ROLES
 from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 from skewscope.engine.symptoms.shared_shifts import MemberSets, keep_largest
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
@@ -25,33 +24,28 @@ class PastShifts(SeriesDetector):
         """Judges cells, except what else explains: `is_explained` of a cell."""
         super().__init__(cells)
         self._is_explained = is_explained
-        self.shifts = LevelShifts(ShiftLimits.empty())
+        self.shifts = LevelShifts()
         none = np.empty(0, bool)
         self._by_past, self._is_distinct = none, none
         """[cell] whether its past is kept; whether a repeated value is no measurement."""
 
     def grow(self) -> None:
         """Makes room for new cells."""
-        cells = self.cells
-        judged = [cells.judgement(cell) for cell in range(len(cells))]
-        roles = [one.role for one in judged]
-        self._is_distinct = np.array([role in DISTINCT_ROLES for role in roles], bool)
-        kept = np.array([role == "share" for role in roles], bool)
+        cells, judged = self.cells, self.cells.judged
+        self._is_distinct, kept = judged.has_role(DISTINCT_ROLES), judged.has_role(["share"])
         self._by_past = np.array([self._has_past(cell) for cell in range(len(cells))], bool) | kept
-        is_work = np.array([role == "time-per-work" for role in roles], bool)
-        least = np.array([one.least for one in judged])
-        up = np.array([one.bad in ("up", "both") for one in judged], bool)
-        down = np.array([one.bad in ("down", "both") for one in judged], bool)
+        is_work = judged.has_role(["time-per-work"])
         limits = ShiftLimits(
-            least=np.where(is_work & cells.serves, np.maximum(least, ALIKE - 1), least),
+            least=np.where(is_work & cells.serves, np.maximum(judged.least, ALIKE - 1), judged.least),
             floor=cells.floor,
             # Traffic follows load: its past is kept, and never judged by itself.
-            up=up & ~kept,
-            down=down & ~kept,
-            min_time=np.array([MIN_RUN_S.get(role, BURST_S) for role in roles]),
+            up=judged.up & ~kept,
+            down=judged.down & ~kept,
+            min_time=judged.min_run_s,
             is_work=is_work & ~cells.serves,
+            follows_load=judged.has_role(FOLLOWING_ROLES),
         )
-        self.shifts.grow(replace(limits, follows_load=np.array([role in FOLLOWING_ROLES for role in roles], bool)))
+        self.shifts.grow(limits)
         self.shifts.started |= ~limits.is_work
 
     def _has_past(self, cell: int) -> bool:

@@ -1,29 +1,28 @@
 """Long pauses of jobs that come again and again at like distances: evaluations and checkpoints, not faults."""
 
-from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, widen_items
 from skewscope.engine.model.parameters import ALIKE, APART, RUN
 
 
-@dataclass
 class RegularPauses:
     """The newest two pauses of each job that were too long for a step. Arrays are [job], s."""
 
-    first_start: F64 = field(default_factory=lambda: np.empty(0))
-    first_length: F64 = field(default_factory=lambda: np.empty(0))
-    second_start: F64 = field(default_factory=lambda: np.empty(0))
-    second_length: F64 = field(default_factory=lambda: np.empty(0))
-    count: F64 = field(default_factory=lambda: np.empty(0))
+    KEPT: ClassVar[Fills] = dict.fromkeys(
+        ("first_start", "first_length", "second_start", "second_length", "count"), np.nan
+    )
+    first_start: F64
+    first_length: F64
+    second_start: F64
+    second_length: F64
+    count: F64
     """Pauses in a row of which each one came at a like distance from the one before; NaN before the first one."""
 
-    def grow(self, size: int) -> None:
-        """Makes room for jobs that have had none."""
-        for name in PAUSES:
-            before = getattr(self, name)
-            setattr(self, name, np.concatenate((before, np.full(size - len(before), np.nan))))
+    def __init__(self) -> None:
+        widen_items(self, self.KEPT, 0)
 
     def add(self, at: Index, start: F64, length: F64) -> None:
         """Takes in pauses that ended by themselves: of the jobs `at`, when each began, and how long it was."""
@@ -48,7 +47,3 @@ class RegularPauses:
     def _are_alike(self, one: F64, other: F64) -> Mask:
         alike: Mask = np.maximum(one, other) <= ALIKE * np.minimum(one, other)
         return alike
-
-
-PAUSES = ("first_start", "first_length", "second_start", "second_length", "count")
-"""Arrays of the pauses."""

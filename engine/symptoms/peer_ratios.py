@@ -7,9 +7,9 @@ from typing import Self
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, row_median, widen
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, row_median, widen_items
 from skewscope.engine.model.entities import EntitySets, build_sets
-from skewscope.engine.model.finding import MOVING, PEERS, Finding
+from skewscope.engine.model.finding import MOVING, PEERS, WORK_ROLES, Finding
 from skewscope.engine.model.parameters import (
     ALIKE,
     APART,
@@ -28,124 +28,128 @@ from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.transfer import copy_items
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.levels import NEWEST, LevelShifts
-from skewscope.engine.symptoms.repeats import RepeatedSteps
-from skewscope.engine.symptoms.roles import DISTINCT_ROLES, MIN_RUN_S
-from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
+from skewscope.engine.symptoms.repeats import LongSteps
+from skewscope.engine.symptoms.roles import DISTINCT_ROLES
+from skewscope.engine.symptoms.series_detector import CellPlaces, Runs, SeriesDetector
 from skewscope.engine.symptoms.shift_limits import ShiftLimits
 
-FIRST_KINDS = frozenset({"replica", "rank"})
+FIRST_KINDS = ("replica", "rank")
 """Places that have the same work by what they are; GPUs of one node may be used by different programs."""
 STANDING_ROLES = frozenset({"time-per-work", "capacity"})
-LOAD_ROLES = frozenset({"utilisation", "workload", "throughput"})
-"""Roles of which members differ while work begins or ends: not all do so at once, and for BURST_S no run begins."""
-
-
 PACE_AT_LOAD = "the pace of its peers at its load"
 """What is computed where members have different loads, and nobody had before."""
-PAIRS = ("_waiting", "_distinct_new", "_standing", "_standing_since", "_late_since", "_first_since", "ratio")
-SETS = ("_worst_run", "_floors", "_level", "_level_since")
+PAIRS: Fills = {
+    "_waiting": False,
+    "_distinct_new": False,
+    "_first_odd": False,
+    "_late_since": np.nan,
+    "ratio": np.nan,
+}
+SETS: Fills = {
+    "worst": -1,
+    "_worst_run": 0,
+    "_floors": 0.0,
+    "_level": np.nan,
+    "_level_since": np.nan,
+    "median": np.nan,
+}
 
 
 class PeerRatios(SeriesDetector):
     """Ratios of cells to the median of each set that they belong to, one for each membership (pair)."""
 
+    _waiting: Mask
+    """[pair] whether a new sample of the cell has come since its set was last compared."""
+    _distinct_new: Mask
+    ratio: F64
+    _late_since: F64
+    """[pair] when a single step was late at the last comparison."""
+    _first_odd: Mask
+    """[pair] whether it is odd in the last ones of the few readings that there are."""
+    median: F64
+    _level: F64
+    _level_since: F64
+    """[set] median, what it was when the load last changed, and when that was."""
+    worst: Index
+    _worst_run: Index
+    """[set] the pair with the largest ratio, and how often in a row it was the same one."""
+    _floors: F64
+    """[set] by how many least differences the worst of its members has been late of late."""
+    _is_distinct: Mask
+    _follows_load: Mask
+    _is_count: Mask
+    """[pair] whether it is a number of requests, which varies by chance."""
+    _may_be_late: Mask
+    """[pair] whether one step counts."""
+    _may_repeat: Mask
+    """[pair] whether it is a step of which several late ones count."""
+    _first_factor: F64
+    """[pair] the ratio from which on few readings say that it is odd, infinite where they say nothing."""
+
     def __init__(self, cells: JudgedCells, past: LevelShifts) -> None:
         super().__init__(cells)
         self.past = past
         """Of the cells."""
-        self.shifts, self.moving = LevelShifts(ShiftLimits.empty()), LevelShifts(ShiftLimits.empty())
+        self.shifts, self.moving = LevelShifts(), LevelShifts()
         """Of the pairs; of each set: its largest ratio."""
         self._sets: EntitySets = build_sets([], 0)
         self.compared: Mask = np.empty(0, bool)
         self._compared_pairs: Index = np.empty(0, np.intp)
         """The same as an index: of most pairs, other things are judged."""
-        self._is_distinct: Mask = np.empty(0, bool)
-        self._waiting: Mask = np.empty(0, bool)
-        """[pair] whether a new sample of the cell has come since its set was last compared."""
-        self._distinct_new: Mask = np.empty(0, bool)
-        self._standing = np.empty(0, np.int32)
-        self._standing_since = np.empty(0)
-        self._standing_ratio = np.empty(0)
-        """[pair] the ratio at which it is odd without ever having been otherwise; infinite where it never is."""
-        self._may_be_late: Mask = np.empty(0, bool)
-        """[pair] whether one step counts."""
-        self._late_since = np.empty(0)
-        """[pair] when a single step was late at the last comparison."""
-        self._first_odd: Mask = np.empty(0, bool)
-        """[pair] whether it is odd in the last ones of the few readings that there are."""
-        self._first_factor, self._first_since = np.empty(0), np.empty(0)
-        """[pair] the ratio from which on it is, infinite where few readings say nothing; since when it has been so."""
-        self.repeats = RepeatedSteps(self.cells)
-        self.ratio = np.empty(0)
-        self._follows_load: Mask = np.empty(0, bool)
-        self._is_count: Mask = np.empty(0, bool)
-        """[pair] whether it is a number of requests, which varies by chance."""
-        self.median, self._level, self._level_since = (np.empty(0) for _ in range(3))
-        """[set] median, what it was when the load last changed, and when that was."""
-        self.worst = np.empty(0, np.intp)
-        """[set] the pair with the largest ratio, and how often in a row it was the same one."""
-        self._worst_run = np.empty(0, np.int64)
-        self._floors = np.empty(0)
-        """[set] by how many least differences the worst of its members has been late of late."""
+        self._first = Runs()
+        """[pair] readings in a row that are odd if they are all that there are."""
+        self.repeats = LongSteps()
 
     def grow(self) -> None:
         """Makes room for new cells."""
-        cells = self.cells
-        pairs, sets = len(cells.pair_cell), len(cells.set_sizes)
-        judged = [cells.judgement(cell) for cell in range(len(cells))]
-        # The speeds of ports differ by design.
-        stands = np.array(
-            [one.role in STANDING_ROLES and cells.places[n].kind != "port" for n, one in enumerate(judged)], bool
-        )
-        is_distinct = np.array([one.role in DISTINCT_ROLES for one in judged], bool)
-        min_time = np.array([MIN_RUN_S.get(one.role, BURST_S) for one in judged])
-        least = np.array([max(one.least, APART) for one in judged])
-        up = np.array([one.bad in ("up", "both") for one in judged], bool)
-        down = np.array([one.bad in ("down", "both") for one in judged], bool)
-        at = cells.pair_cell
-        self.compared = cells.compared
-        self._compared_pairs = np.flatnonzero(self.compared)
-        of_replicas = [one.role == "latency" and cells.places[n].kind == "replica" for n, one in enumerate(judged)]
-        standing = np.where(stands, ALIKE, np.where(np.array(of_replicas, bool), 2 * ALIKE, np.inf))
-        self._is_distinct, self._standing_ratio = is_distinct[at], standing[at]
-        self._follows_load = np.array([one.role in LOAD_ROLES for one in judged], bool)[at]
-        self._is_count = np.array(
-            [one.role == "workload" and cells.signals[n].type == "gauge" for n, one in enumerate(judged)], bool
-        )[at]
-        self._level, self._level_since = widen(self._level, sets), widen(self._level_since, sets)
+        cells, judged, at = self.cells, self.cells.judged, self.cells.pair_cell
+        pairs, sets = len(at), len(cells.set_sizes)
+        for owner, fills, size in ((self, PAIRS, pairs), (self, SETS, sets), (self._first, Runs.KEPT, pairs)):
+            widen_items(owner, fills, size)
+        self.compared, self._compared_pairs = cells.compared, np.flatnonzero(cells.compared)
         members: dict[int, list[int]] = {}
         for cell, number in zip(at[self.compared].tolist(), cells.pair_set[self.compared].tolist(), strict=True):
             members.setdefault(number, []).append(cell)
         self._sets = build_sets(members, sets)
-        is_work = np.array([one.role == "time-per-work" for one in judged], bool)
-        limits = ShiftLimits(least, np.zeros(len(least)), up, down, min_time, is_work)
+        self._is_distinct = judged.has_role(DISTINCT_ROLES)[at]
+        self._follows_load = judged.has_role(WORK_ROLES)[at]
+        is_gauge = np.array([signal.type == "gauge" for signal in cells.signals], bool)
+        self._is_count = (judged.has_role(["workload"]) & is_gauge)[at]
+        kinds = np.array([place.kind for place in cells.places], str)
+        is_work, is_step = judged.has_role(["time-per-work"]), judged.has_role(["time-per-work"]) & ~cells.serves
+        # The speeds of ports differ by design.
+        stands = judged.has_role(STANDING_ROLES) & (kinds != "port")
+        waits = judged.has_role(["latency"]) & (kinds == "replica")
+        limits = ShiftLimits(
+            least=np.maximum(judged.least, APART),
+            floor=np.zeros(len(cells)),
+            up=judged.up,
+            down=judged.down,
+            min_time=judged.min_run_s,
+            is_work=is_work,
+            alike=np.where(stands, ALIKE, np.where(waits, 2 * ALIKE, np.inf)),
+        )
         self.shifts.grow(limits.of(at))
         self.shifts.started[:] = True
+        self._grow_moving(limits, judged.up & stands)
+        may_repeat = (is_step & judged.up & (kinds == "rank"))[at]
+        self._may_be_late = may_repeat & (cells.set_sizes >= MANY)[cells.pair_set]
+        self._may_repeat = may_repeat & self.compared
+        self.repeats.grow(pairs)
+        # Who waits longest is the victim of another member: of few readings a wait says nothing.
+        is_alike = (np.isin(kinds, FIRST_KINDS) & ~judged.has_role(["wait"]))[at] & self.compared
+        self._first_factor = np.where(is_alike, ALIKE * (1 + limits.least[at]), np.inf)
+
+    def _grow_moving(self, limits: ShiftLimits, slow: Mask) -> None:
+        """Makes room for new sets; `slow` [cell] says of which the worst one counts."""
+        cells, sets = self.cells, len(self.cells.set_sizes)
         first = np.zeros(sets, np.intp)
-        first[cells.pair_set[::-1]] = at[::-1]
-        slow = up & stands
-        of_sets = replace(limits, up=slow, down=np.zeros(len(least), bool)).of(first)
-        trains = ~cells.serves
+        first[cells.pair_set[::-1]] = cells.pair_cell[::-1]
+        of_sets = replace(limits, up=slow, down=np.zeros(len(cells), bool), alike=None).of(first)
         # Replicas of a serving pool do not wait for each other: that the slow one changes is a rolling restart.
-        waits = trains[first] | ~np.isin(np.arange(sets), self._pools())
+        waits = ~cells.serves[first] | ~np.isin(np.arange(sets), self._pools())
         self.moving.grow(replace(of_sets, up=of_sets.up & (cells.set_sizes >= MAJORITY + 1) & waits))
         self.moving.started[:] = True
-        ranks = np.array([one.kind == "rank" for one in cells.places], bool)
-        is_step = (is_work & up & ranks & trains)[at]
-        self._may_be_late = is_step & (cells.set_sizes >= MANY)[cells.pair_set]
-        self.repeats.grow(is_step & self.compared)
-        self._late_since = widen(self._late_since, pairs, np.nan)
-        # Who waits longest is the victim of another member: of few readings a wait says nothing.
-        says = [one.kind in FIRST_KINDS and judged[n].role != "wait" for n, one in enumerate(cells.places)]
-        is_alike = np.array(says, bool)[at] & self.compared
-        self._first_factor = np.where(is_alike, ALIKE * (1 + least[at]), np.inf)
-        self._first_since = widen(self._first_since, pairs, np.nan)
-        for name in ("_waiting", "_distinct_new", "_first_odd"):
-            setattr(self, name, widen(getattr(self, name), pairs, False))
-        self._standing = widen(self._standing, pairs, 0)
-        self._standing_since, self.ratio = widen(self._standing_since, pairs), widen(self.ratio, pairs)
-        self.worst, self._worst_run = widen(self.worst, sets, -1), widen(self._worst_run, sets, 0)
-        self._floors = widen(self._floors, sets, 0.0)
 
     def _pools(self) -> list[int]:
         """Returns the sets that are the members of a pool."""
@@ -190,12 +194,10 @@ class PeerRatios(SeriesDetector):
             return
         self.shifts.step(pairs, ratio, np.full(len(pairs), t))
         self._hold_back(pairs, t)
-        self._count_standing(pairs, ratio, t)
-        far = self._are_far(pairs, ratio, ratio)
-        self._first_since[pairs] = np.where(far, np.fmin(self._first_since[pairs], t), np.nan)
+        self._first.follow(pairs, self._are_far(pairs, ratio), ratio, np.full(len(pairs), t))
         late_by = (value - middle)[known]
         self._find_late(pairs, late_by, t)
-        self.repeats.step(pairs[self.shifts.count[pairs] >= MIN_PAST], self.ratio, usable, self.median, t)
+        self._find_repeated(pairs[(self.shifts.count[pairs] >= MIN_PAST) & self._may_repeat[pairs]], usable, t)
         self._compare_moving(pairs, ratio, late_by / np.maximum(floor[at[pairs]], np.finfo(np.float32).tiny), t)
 
     def _hold_back(self, pairs: Index, t: float) -> None:
@@ -206,14 +208,6 @@ class PeerRatios(SeriesDetector):
         self._level[changed], self._level_since[changed] = self.median[changed], t
         young = t - self._level_since[self.cells.pair_set[pairs]] < BURST_S
         self.shifts.run[pairs[young & self._follows_load[pairs] & (self.shifts.shift[pairs] == 0)]] = 0
-
-    def _count_standing(self, pairs: Index, ratio: F64, t: float) -> None:
-        limits = self.shifts.limits
-        least = self._standing_ratio[pairs]
-        odd = (ratio >= least) & limits.up[pairs] | (ratio <= 1 / least) & limits.down[pairs]
-        first = odd & (self._standing[pairs] == 0)
-        self._standing_since[pairs[first]] = t
-        self._standing[pairs] = np.where(odd, self._standing[pairs] + 1, 0)
 
     def _find_late(self, pairs: Index, late_by: F64, t: float) -> None:
         """Finds single steps of a few members that took far longer, while those of the others did not."""
@@ -227,6 +221,21 @@ class PeerRatios(SeriesDetector):
         many = MANY * np.bincount(numbers[stalled & self.compared], minlength=len(self.median)) > self.cells.set_sizes
         self._late_since[late[~many[numbers[late]]]] = t
 
+    def _find_repeated(self, pairs: Index, usable: F64, t: float) -> None:
+        """Finds members of which single steps take far longer than those of all others, again and again.
+
+        Pauses that hit the members in turn, as when each collects garbage at its own time, count for none of them.
+        """
+        is_late, numbers = self.ratio[pairs] > TAIL, self.cells.pair_set[pairs]
+        begins = self.repeats.begin(pairs, is_late)
+        if not (begins.any() or self.repeats.found[pairs].any()):
+            return
+        late_in, begin_in = (np.bincount(numbers[some], minlength=len(self.median)) for some in (is_late, begins))
+        alone = begins & (late_in[numbers] == 1)
+        self.repeats.count(pairs, alone, t, begin_in[numbers] - begins)
+        at = pairs[alone]
+        self.repeats.note(at, usable[self.cells.pair_cell[at]], self.median[numbers[alone]], t)
+
     def _compare_moving(self, pairs: Index, ratio: F64, floors: F64, t: float) -> None:
         """Takes in the largest ratio of each set; `floors` [pairs] is by how many least differences each is late."""
         numbers = self.cells.pair_set[pairs]
@@ -239,19 +248,17 @@ class PeerRatios(SeriesDetector):
         self._floors[at] += HALF * (floors[order][first] - self._floors[at])
         self.moving.step(at, top, np.full(len(at), t))
 
-    def _are_far(self, pairs: Index, lowest: F64, highest: F64) -> Mask:
-        """Returns [k] whether some pairs are so far from 1, by their lowest and highest ratio, that few readings do."""
+    def _are_far(self, pairs: Index, ratio: F64) -> Mask:
+        """Returns [k] whether some pairs are so far from 1 that few readings do."""
         limits, factor = self.shifts.limits, self._first_factor[pairs]
-        found: Mask = (lowest > factor) & limits.up[pairs] | (highest < 1 / factor) & limits.down[pairs]
+        found: Mask = (ratio > factor) & limits.up[pairs] | (ratio < 1 / factor) & limits.down[pairs]
         return found
 
     def end(self) -> None:
         """Ends the data: where readings are too few for a past, one member that is odd in the last ones counts."""
-        pairs, numbers = np.arange(len(self.ratio)), self.cells.pair_set
-        newest = self.shifts.memory.get(pairs, NEWEST)
-        with np.errstate(invalid="ignore"):
-            far = self._are_far(pairs, np.fmin.reduce(newest, axis=0), np.fmax.reduce(newest, axis=0))
-        odd = far & ~np.isnan(self._first_since) & np.isnan(self.shifts.high)
+        newest, numbers = self.shifts.memory.get(np.arange(len(self.ratio)), NEWEST), self.cells.pair_set
+        has_past = self.shifts.count >= np.where(self.shifts.limits.is_work, RUN + 1, MIN_PAST)
+        odd = (self._first.count > 0) & (self._first.count >= (~np.isnan(newest)).sum(axis=0)) & ~has_past
         single = np.bincount(numbers[odd], minlength=len(self.cells.set_sizes)) == 1
         self._first_odd = odd & single[numbers] & (self.cells.set_sizes >= MAJORITY)[numbers]
 
@@ -261,26 +268,23 @@ class PeerRatios(SeriesDetector):
         """Ends the shifts of some cells, as what they need to count is gone; `cells` is [cell]."""
         pairs = cells[self.cells.pair_cell]
         self.shifts.drop(pairs)
-        self._standing[pairs], self._late_since[pairs] = 0, np.nan
+        self._late_since[pairs] = np.nan
         self.repeats.drop(pairs)
         self.moving.drop(np.bincount(self.cells.pair_set[pairs], minlength=self.moving.size) > 0)
 
     def odd_pairs(self) -> Index:
         """Returns the pairs that are outliers now."""
-        long = self._standing >= RUN
-        odd = (self.shifts.shift != 0) | long | ~np.isnan(self._late_since) | self.repeats.found
+        odd = (self.shifts.shift != 0) | ~np.isnan(self._late_since) | self.repeats.found
         return np.flatnonzero(odd | self._first_odd)
 
     def since(self, pair: int) -> float:
         """Since when a pair is an outlier, seconds."""
         if self.shifts.shift[pair]:
             return self.shifts.since(pair)
-        if self._standing[pair] >= RUN:
-            return float(self._standing_since[pair])
         if self.repeats.found[pair]:
-            return self.repeats.since(pair)
+            return float(self.repeats.starts([pair])[0])
         late = float(self._late_since[pair])
-        return float(self._first_since[pair]) if np.isnan(late) else late
+        return float(self._first.since[pair]) if np.isnan(late) else late
 
     def level(self, pair: int) -> float:
         """Returns the ratio of a pair that is an outlier: of its shift, of its last late step, or the newest one."""
@@ -288,7 +292,7 @@ class PeerRatios(SeriesDetector):
         if self.shifts.shift[pair]:
             return self.shifts.level(pair)
         if self.repeats.found[pair] and median > 0:
-            return float(min(self.repeats.value(pair) / median, 1 / NEGLIGIBLE))
+            return float(min(self.repeats.values([pair])[0] / median, 1 / NEGLIGIBLE))
         return float(self.ratio[pair])
 
     def moving_sets(self) -> Index:
@@ -348,15 +352,11 @@ class PeerRatios(SeriesDetector):
         super().take_over(before, places)
         self.shifts.take_over(before.shifts, places.pairs)
         copy_items(self, before, PAIRS, places.pairs)
-        copy_items(self.repeats, before.repeats, ("found", "_was_late"), places.pairs)
-        self.repeats.late.copy_from(places.pairs.now, before.repeats.late, places.pairs.before)
+        copy_items(self._first, before._first, Runs.KEPT, places.pairs)
+        self.repeats.take_over(before.repeats, places.pairs)
         self.moving.take_over(before.moving, places.sets)
         copy_items(self, before, SETS, places.sets)
         self.worst[places.sets.now] = places.pairs.locate(before.worst[places.sets.before])
-        # Before the first comparison there is none, and newer sets have none either.
-        some = places.sets.before < len(before.median)
-        self.median = np.full(len(self.worst), np.nan)
-        self.median[places.sets.now[some]] = before.median[places.sets.before[some]]
 
 
 def _distance(ratio: float) -> float:

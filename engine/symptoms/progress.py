@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, nan_to_zero
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, nan_to_zero
 from skewscope.engine.model.finding import PAST, PEERS, Finding
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.parameters import (
@@ -23,11 +23,11 @@ from skewscope.engine.model.parameters import (
 )
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.topology import Topology
-from skewscope.engine.model.transfer import copy_fields, copy_items
+from skewscope.engine.model.transfer import copy_fields
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.pauses import PAUSES, RegularPauses
+from skewscope.engine.symptoms.pauses import RegularPauses
 from skewscope.engine.symptoms.roles import PART_SIGNAL, STEP_SIGNAL
-from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
+from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 
 RANK_SIGNALS = frozenset({"nccl.coll_seq", "nccl.coll_done"})
 """Counters that end with the process of a rank: where one stands and is still read, the job has not ended."""
@@ -130,6 +130,8 @@ class StepStops(SeriesDetector):
         "_longest": 0.0,
         "stopped": False,
     }
+    TABLES: ClassVar = {"pauses": RegularPauses}
+    pauses: RegularPauses
     _count: Index
     """Samples."""
     _last: F64
@@ -154,7 +156,6 @@ class StepStops(SeriesDetector):
         """(job, series) of each series that says whether a job evaluates."""
         self._evaluations = -1
         """Version of the series of which those are."""
-        self.pauses = RegularPauses()
 
     def judges(self, cell: int) -> bool:
         """Returns whether a cell has a sample each step; replicas that serve take no step without requests."""
@@ -169,7 +170,6 @@ class StepStops(SeriesDetector):
         self._evaluations = -1
         is_part = np.array([one.id == PART_SIGNAL for one in cells.signals], bool)
         self._parts = {n: np.flatnonzero(is_part & (self._job == n)) for n in range(len(self.at))}
-        self.pauses.grow(len(self.at))
 
     def step(self, tick: Tick) -> None:
         """Takes in what a tick brings; a step may be missing after one that brings nothing as well."""
@@ -201,7 +201,6 @@ class StepStops(SeriesDetector):
         """Goes on with another one's jobs and their pauses."""
         super().take_over(before, places)
         copy_fields(self, before, ("next_stop",))
-        copy_items(self.pauses, before.pauses, PAUSES, places.of_some(self.at, before.at))
 
     def _learn_pace(self, at: Index, t: float, *, is_apart: Mask) -> None:
         """Learns how far apart the steps of some jobs are that took one at `t` seconds.

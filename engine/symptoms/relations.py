@@ -6,15 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from skewscope.engine.model.arrays import F64, Index, Mask
-from skewscope.engine.model.parameters import HALF
+from skewscope.engine.model.parameters import APART, HALF
 from skewscope.engine.model.topology import Entity
 from skewscope.kb.model import Judgement, Signal
-
-FULL_LOAD_SHARE = 0.75
-"""A utilisation from which on a device needs its whole clock: where little is to be done, its governor lowers the
-clock, and the little work uses much of what is left (source: GPUs of public recordings whose clock was held down were
-used for 92 % of the time or more (median), idle ones of a desktop at an eighth of their clock for 45 to 59 %). What is
-low below it is not judged, and nothing found is then no all-clear (`doubts`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +46,10 @@ def relate_cells(
     by_place = {(signals[n].id, places[n]): n for n in range(size)}
     given = [by_place.get((one.given, places[n]), -1) if one.given else -1 for n, one in enumerate(judged)]
     units = [signals[n].unit if n >= 0 else "" for n in given]
-    shares = [one.least_load or (FULL_LOAD_SHARE if one.role == "capacity" else HALF) for one in judged]
+    # A device needs its whole clock where it is in full use, but for what members of the same work differ by: with
+    # little to do a governor lowers the clock, and the little work uses much of what is left, 45 to 59 % in public
+    # recordings. What is low then is not judged, and nothing found is no all-clear (`doubts`).
+    shares = [one.least_load or (1 - APART if one.role == "capacity" else HALF) for one in judged]
     load = np.array([use_of_share(share, unit) for share, unit in zip(shares, units, strict=True)])
     follows = [one.role == "throughput" and serves for one, serves in zip(judged, serving, strict=True)]
     whole = np.full(size, -1, np.intp)

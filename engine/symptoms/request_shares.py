@@ -5,7 +5,7 @@ from typing import Self
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, sort_unique, widen
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, sort_unique, widen_items
 from skewscope.engine.model.finding import PEERS, Finding
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.parameters import ALIKE, BRIEF_S, HALF, LEAST_NATS, LEAST_PART, RESTART_S, SIGMAS
@@ -23,7 +23,12 @@ ONE_SAMPLE = LEAST_NATS / 2
 a board, so that a symptom ends soon; and that of one without requests over one with many."""
 READY_LAG_S = 2.0
 """judgement: age in seconds at which a state of the pool still belongs to evidence."""
-MEMBERS = ("_total", "_time", "_rate", "_weight", "_evidence", "_since", "_crossed", "_told")
+MEMBERS: Fills = dict.fromkeys(("_total", "_time", "_rate", "_since", "_crossed"), np.nan) | {
+    "_weight": 1.0,
+    "_evidence": 0.0,
+    "_told": False,
+}
+BOARDS: Fills = {"_pool_rate": np.nan, "_dispersion": 1.0}
 
 
 class RequestShares(SeriesDetector):
@@ -34,6 +39,15 @@ class RequestShares(SeriesDetector):
     replica is out of service: the others are meant to take its requests.
     """
 
+    _total: F64
+    _time: F64
+    _rate: F64
+    _weight: F64
+    """[member]"""
+    _pool_rate: F64
+    _dispersion: F64
+    """[board]"""
+
     def __init__(self, cells: JudgedCells, pools: UnsettledPools) -> None:
         super().__init__(cells)
         self.pools = pools
@@ -41,11 +55,10 @@ class RequestShares(SeriesDetector):
         """Number of a member by board, pool and replica; a board is the counts of one signal at one pool."""
         self._boards: dict[tuple[str, int], int] = {}
         self._cell, self._cell_member, self._board, self._pool = (np.empty(0, np.intp) for _ in range(4))
-        self._total, self._time, self._rate, self._weight = (np.empty(0) for _ in range(4))
         self._evidence, self._since, self._crossed = (np.empty((2, 0)) for _ in range(3))
         """[more or none, member]"""
         self._told: Mask = np.empty((2, 0), bool)
-        self._pool_rate, self._dispersion, self._board_size = (np.empty(0) for _ in range(3))
+        self._board_size = np.empty(0)
         self._shown: dict[int, tuple[int, int]] = {}
         """(more or none, member) that is reported, by board."""
 
@@ -61,12 +74,8 @@ class RequestShares(SeriesDetector):
         self._cell, self._cell_member = np.array(pairs, np.intp).reshape(-1, 2).T
         size = len(self._members)
         self._board, self._pool = (np.array([key[n] for key in self._members], np.intp) for n in (0, 1))
-        self._total, self._time, self._rate = (widen(old, size) for old in (self._total, self._time, self._rate))
-        self._weight = widen(self._weight, size, 1.0)
-        self._evidence, self._told = widen(self._evidence, size, 0.0), widen(self._told, size, False)
-        self._since, self._crossed = widen(self._since, size), widen(self._crossed, size)
-        self._pool_rate = widen(self._pool_rate, len(self._boards))
-        self._dispersion = widen(self._dispersion, len(self._boards), 1.0)
+        widen_items(self, MEMBERS, size)
+        widen_items(self, BOARDS, len(self._boards))
         self._board_size = self.pools.size[np.array([pool for _, pool in self._boards], np.intp)]
 
     def judge(self, _tick: Tick) -> None:
@@ -181,7 +190,7 @@ class RequestShares(SeriesDetector):
         boards = match_places(before._board_keys(), self._board_keys())
         members = match_places(before._member_keys(), self._member_keys())
         copy_items(self, before, MEMBERS, members)
-        copy_items(self, before, ("_pool_rate", "_dispersion"), boards)
+        copy_items(self, before, BOARDS, boards)
         for board, (row, member) in before._shown.items():
             at, which = (int(some.locate(np.array(n))) for some, n in ((boards, board), (members, member)))
             if at >= 0 and which >= 0:

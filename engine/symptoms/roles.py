@@ -1,10 +1,15 @@
 """The roles of signals, which say how they are judged, and which signals are judged at all."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from skewscope.engine.model.arrays import F64, Mask
 from skewscope.engine.model.finding import LIMIT, ROLES, Finding
-from skewscope.engine.model.parameters import BRIEF_S, STEP_S
-from skewscope.kb.model import Signal
+from skewscope.engine.model.parameters import BRIEF_S, BURST_S, STEP_S
+from skewscope.kb.model import Judgement, Signal
 from skewscope.rules.entity_kinds import kind_of
 
 LARGE_FLEET_NODES = 1000
@@ -40,13 +45,45 @@ MIN_RUN_S = {"time-per-work": STEP_S, "capacity": BRIEF_S, "wait": BRIEF_S, "lat
 """Seconds that a shift must last, by role; of others, which follow the load, as long as a burst of requests."""
 LOADED_ROLES = frozenset({"time-per-work", "throughput", "wait", "progress"})
 """Where requests are served, these count only while some are: an idle replica turns slowly."""
-POOLED_ROLES = frozenset({"workload", "throughput", "utilisation"})
-"""While a replica of a pool is out of service, the others take its load: these do not count then."""
 CHANGING_POOL = "changing-pool"
 """Symptom of a pool that gains or loses replicas."""
 SIBLING_KINDS = frozenset({"port", "gpu"})
 """Places of which a node has several alike."""
 UNJUDGED_KINDS = frozenset({"peer", "link", "fleet"})
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedColumns:
+    """The judgements of cells, [cell] each."""
+
+    role: NDArray[np.int8]
+    """Number of the role."""
+    least: F64
+    """Least relative change that matters."""
+    floor: F64
+    """Least absolute one, in the signal's unit."""
+    up: Mask
+    """Whether higher is bad."""
+    down: Mask
+    min_run_s: F64
+    """Seconds that a change must last."""
+
+    @classmethod
+    def of(cls, judged: Sequence[Judgement]) -> "JudgedColumns":
+        """Returns some judgements as columns."""
+        return cls(
+            role=np.array([ROLES.index(one.role) for one in judged], np.int8),
+            least=np.array([one.least for one in judged]),
+            floor=np.array([one.floor for one in judged]),
+            up=np.array([one.bad in ("up", "both") for one in judged], bool),
+            down=np.array([one.bad in ("down", "both") for one in judged], bool),
+            min_run_s=np.array([MIN_RUN_S.get(one.role, BURST_S) for one in judged]),
+        )
+
+    def has_role(self, roles: Iterable[str]) -> Mask:
+        """Returns [cell] whether it has one of some roles."""
+        found: Mask = np.isin(self.role, [ROLES.index(role) for role in roles])
+        return found
 
 
 def follows_load(finding: Finding) -> bool:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index
+from skewscope.engine.model.arrays import F64, Fills, Index, widen_items
 from skewscope.engine.model.parameters import MANY
 from skewscope.engine.model.tick import NewSamples
 from skewscope.kb.model import Signal
@@ -19,6 +19,7 @@ from skewscope.kb.model import Signal
 HISTOGRAM = "histogram"
 SUM, COUNT = "sum", "count"
 """Parts of a histogram, as selectors name them."""
+MEANS: Fills = {"sum_before": np.nan, "count_before": np.nan}
 
 
 class EntityNames(Protocol):
@@ -89,6 +90,9 @@ class SampleSource(Protocol):
     def counter_totals(self, series: Index | slice) -> tuple[F64, F64]:
         """Returns ([series] totals, [series] times in seconds)."""
 
+    def counter_starts(self, series: Index | slice) -> F64:
+        """Returns [series] when counters last began, in seconds: with their first sample, or anew."""
+
 
 def split_rounds(earlier: Sequence[tuple[Index, F64, F64]], cells: Index, series: Index) -> Iterator[NewSamples]:
     """Yields the samples of one tick, at most one of each cell at a time, the oldest ones first.
@@ -118,15 +122,18 @@ class HistogramMeans:
     """The cells of their sums."""
     place: Index = field(default_factory=lambda: np.empty(0, np.intp))
     """[cell] number of its histogram, or -1."""
-    sum_before: F64 = field(default_factory=lambda: np.empty(0))
+    sum_before: F64 = field(init=False)
     """Sum and count at the last mean; NaN before the first sample."""
-    count_before: F64 = field(default_factory=lambda: np.empty(0))
+    count_before: F64 = field(init=False)
     _sums: Index = field(default_factory=lambda: np.empty(0, np.intp))
     """Their series."""
     _counts: Index = field(default_factory=lambda: np.empty(0, np.intp))
     """-1 where there is none yet."""
     _names: list[tuple[str, str, str]] = field(default_factory=list)
     """Signal, selector of the count, and entity."""
+
+    def __post_init__(self) -> None:
+        widen_items(self, MEANS, 0)
 
     def grow(self, signals: Sequence[Signal], selectors: Sequence[str], entities: Sequence[str]) -> None:
         """Makes room for new cells: [cell] signals, selectors and names of entities."""
@@ -142,9 +149,7 @@ class HistogramMeans:
         self._sums = np.concatenate((self._sums, np.array(sums, np.intp)))
         counts = [self._find(*self._names[self.place[cell]]) for cell in added]
         self._counts = np.concatenate((self._counts, np.array(counts, np.intp)))
-        nan = np.full(len(added), np.nan)
-        self.sum_before = np.concatenate((self.sum_before, nan))
-        self.count_before = np.concatenate((self.count_before, nan))
+        widen_items(self, MEANS, len(self.at))
 
     def _find(self, signal: str, selector: str, entity: str) -> int:
         """Returns a series; -1 for none."""

@@ -9,26 +9,33 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask, widen
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, widen_items
+from skewscope.engine.model.finding import WORK_ROLES
 from skewscope.engine.model.parameters import ALIKE, NEGLIGIBLE, TAIL, TENFOLD
 from skewscope.engine.model.tick import NewSamples, Tick
 from skewscope.engine.model.topology import GonePlaces
 from skewscope.engine.model.transfer import copy_fields, copy_items
 from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.roles import POOLED_ROLES
 from skewscope.engine.symptoms.samples import split_rounds
 from skewscope.engine.symptoms.series_detector import CellPlaces
 from skewscope.engine.symptoms.unsettled_pools import UnsettledPools
+
+NEWEST: Fills = {"_last": np.nan, "_last_time": np.nan, "_is_rounded": True}
 
 
 class SeriesReader:
     """Reads the ticks. Arrays are [cell]."""
 
+    _last: F64
+    _last_time: F64
+    """Value and time of the newest sample that differed from the one before, or counted as if it did."""
+    _is_rounded: Mask
+    """Whether all its values had few digits."""
+
     def __init__(self, cells: JudgedCells, pools: UnsettledPools) -> None:
         self.cells, self.pools = cells, pools
-        nothing, none = np.empty(0), np.empty(0, np.intp)
-        self._least_floor: F64 = nothing
-        self._least_compared: F64 = nothing
+        none = np.empty(0, np.intp)
+        self._least_floor = self._least_compared = np.empty(0)
         """No value below this is compared with peers."""
         self._pool: Index = none
         """The pool whose replicas take the load of one another, or -1."""
@@ -36,10 +43,7 @@ class SeriesReader:
         """A number of its signal and of the pool of that replica, where the time of work is judged, or -1."""
         self._gated, self._loaded, self._pooled, self._timed = (none for _ in range(4))
         """The cells with a load that they follow, with such a series, in such a pool, and with such a number."""
-        self._last, self._last_time = nothing, nothing
-        """Value and time of the newest sample that differed from the one before, or counted as if it did."""
-        self._is_rounded: Mask = np.empty(0, bool)
-        """Whether all its values had few digits."""
+        widen_items(self, NEWEST, 0)
         self._t = self._unread_until = -math.inf
         """End of the last tick; time until which samples wait for the turn of their cells."""
         self._gone_places = GonePlaces()
@@ -49,18 +53,15 @@ class SeriesReader:
     def grow(self) -> None:
         """Makes room for new cells."""
         cells, size = self.cells, len(self.cells)
-        judged = [cells.judgement(cell) for cell in range(size)]
-        self._least_floor = np.array([one.floor for one in judged])
+        self._least_floor = cells.judged.floor
         self.cells.floor = self._least_floor.copy()
         self._least_compared = np.array([cells.comparison_minimum(cell) for cell in range(size)])
-        self._last, self._last_time = widen(self._last, size), widen(self._last_time, size)
-        self._is_rounded = widen(self._is_rounded, size, fill=True)
+        widen_items(self, NEWEST, size)
         self.retire(self._gone_places)
         self.pools.grow()
-        self._pool = np.array(
-            [self.pools.pool_of(n) if one.role in POOLED_ROLES else -1 for n, one in enumerate(judged)], np.intp
-        )
-        timed = (cells.ties.requests >= 0) & np.array([one.role == "time-per-work" for one in judged], bool)
+        pooled = cells.judged.has_role(WORK_ROLES).tolist()
+        self._pool = np.array([self.pools.pool_of(n) if counts else -1 for n, counts in enumerate(pooled)], np.intp)
+        timed = (cells.ties.requests >= 0) & cells.judged.has_role(["time-per-work"])
         sets = [(cells.signals[n].id, self.pools.pool_of(n)) if timed[n] else ("", -1) for n in range(size)]
         numbers = {one: n for n, one in enumerate(dict.fromkeys(one for one in sets if one[1] >= 0))}
         self._load_pool = np.array([numbers.get(one, -1) for one in sets], np.intp)
@@ -182,7 +183,7 @@ class SeriesReader:
         """Goes on with the newest values of another one."""
         copy_fields(self, before, ("_t", "_unread_until"))
         copy_items(self.cells, before.cells, ("floor",), places.cells)
-        copy_items(self, before, ("_last", "_last_time", "_is_rounded"), places.cells)
+        copy_items(self, before, NEWEST, places.cells)
         self.pools.take_over(before.pools)
 
 

@@ -1,6 +1,6 @@
 """What counts as a shift of each series that is judged."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,9 @@ class ShiftLimits:
     """Whose limits count; None where each series has its own."""
     follows_load: Mask | None = None
     """[owner] whether it follows the load, so that a level that was usual may return; None where none does."""
+    alike: F64 | None = None
+    """[owner] of ratios: by what factor they may differ from 1 before they have a past, infinite for any; None where
+    nothing is known of what has no past."""
 
     @classmethod
     def empty(cls) -> "ShiftLimits":
@@ -36,7 +39,7 @@ class ShiftLimits:
     def of(self, series: Index) -> "ShiftLimits":
         """Returns the limits of some of those that have their own, in their order."""
         up, down, is_work = (one[series] for one in (self.up, self.down, self.is_work))
-        return ShiftLimits(self.least, self.floor, up, down, self.min_time, is_work, series)
+        return replace(self, up=up, down=down, is_work=is_work, owner=series)
 
     def owners(self, series: Index) -> Index:
         """Returns whose limits count for some series."""

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 
 from skewscope.engine.ingest.feed import SeriesKey
-from skewscope.engine.model.arrays import Index, Mask, sort_unique
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask, sort_unique, widen_items
 from skewscope.engine.model.finding import PAST, SILENT, Finding
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.parameters import ALIKE, LEARNING_RATE, MAJORITY, MIN_PAST, MISSED, RESTART_S, TAIL
@@ -26,10 +26,20 @@ CLOCKED = frozenset({"cc", "dpu", "gpu", "hft", "host", "pcie", "port", "prio", 
 PLACE_KINDS = frozenset({"gpu", "node", "port"})
 MOST_SIGNALS = 4
 """judgement: signals that are reported of a silent place."""
+SOURCES: Fills = {"_newest": np.nan, "_usual": np.nan, "_longest": 0.0, "_count": 0, "silent": False}
 
 
 class Silences(SeriesDetector):
     """When each place was last heard of, by exporter. Arrays are [source]; a source is the series of one place."""
+
+    _newest: F64
+    _usual: F64
+    _longest: F64
+    """Seconds since 1970; usual seconds between two times of samples, and the most."""
+    _count: Index
+    """Intervals so far."""
+    silent: Mask
+    """Whether it is silent while others go on."""
 
     def __init__(self, cells: JudgedCells) -> None:
         super().__init__(cells)
@@ -48,12 +58,7 @@ class Silences(SeriesDetector):
         """[node] its family."""
         self._end = np.empty(0)
         """When the input ends, in seconds since 1970; infinite where that is not known."""
-        self._newest, self._usual, self._longest = (np.empty(0) for _ in range(3))
-        """Seconds since 1970; usual seconds between two times of samples, and the most."""
-        self._count: Index = none
-        """Intervals so far."""
-        self.silent: Mask = np.empty(0, bool)
-        """Whether it is silent while others go on."""
+        widen_items(self, SOURCES, 0)
 
     def expect_ends(self, ends: Mapping[SeriesKey, float]) -> None:
         """Tells when the inputs of series end, in seconds since 1970."""
@@ -67,7 +72,6 @@ class Silences(SeriesDetector):
         begun = len(self._source)
         sources = [self._add_cell(cell) for cell in range(begun, len(self.cells))]
         self._source = np.concatenate((self._source, np.array(sources, np.intp)))
-        more = len(self.keys) - len(self._newest)
         families = [self._families.setdefault(name, len(self._families)) for name, _ in self.keys]
         self._family = np.array(families, np.intp)
         places = [(name, self._node_of(place)) for name, place in self.keys]
@@ -75,11 +79,7 @@ class Silences(SeriesDetector):
         self._node = np.array([numbers[one] for one in places], np.intp)
         self._node_families = np.array([self._families[name] for name, _ in numbers], np.intp)
         self._end = np.array([self.ends.get(key, np.inf) for key in self.keys])
-        nan = np.full(more, np.nan)
-        self._newest, self._usual = np.concatenate((self._newest, nan)), np.concatenate((self._usual, nan))
-        self._longest = np.concatenate((self._longest, np.zeros(more)))
-        self._count = np.concatenate((self._count, np.zeros(more, np.intp)))
-        self.silent = np.concatenate((self.silent, np.zeros(more, bool)))
+        widen_items(self, SOURCES, len(self.keys))
 
     def _add_cell(self, cell: int) -> int:
         name, place = self.cells.signals[cell].id.partition(".")[0], self.cells.places[cell]
@@ -170,7 +170,7 @@ class Silences(SeriesDetector):
         """Goes on with what another one heard of the sources that both have."""
         super().take_over(before, places)
         sources = match_places(list(before.keys), list(self.keys))
-        copy_items(self, before, ("_newest", "_usual", "_longest", "_count", "silent"), sources)
+        copy_items(self, before, SOURCES, sources)
 
     def _find_silent_nodes(self, keys: list[tuple[str, Entity]]) -> set[tuple[str, Entity]]:
         """Returns the nodes of which several places are known and all are silent, by exporter."""

@@ -2,16 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, Mask
+from skewscope.engine.model.arrays import F64, Fills, Index, Mask
 from skewscope.engine.model.finding import PAST, REPEATS, SILENT_SYMPTOM, Finding
 from skewscope.engine.model.parameters import EPISODE_S, MAJORITY, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
-from skewscope.engine.symptoms.cells import JudgedCells
-from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
+from skewscope.engine.symptoms.series_detector import SeriesDetector
 
 
 class StateChanges(SeriesDetector):
@@ -24,13 +23,11 @@ class StateChanges(SeriesDetector):
     _since: F64
     _value: F64
 
-    def __init__(self, cells: JudgedCells) -> None:
-        super().__init__(cells)
-        self._nominal, self._bits, self._begins = np.empty(0), np.empty(0, bool), np.empty(0, bool)
-        self._is_low: Mask = np.empty(0, bool)
-        """Whether only less than the good value is bad: two that are up are as good as one."""
-        self._changes: dict[int, list[float]] = {}
-        """Times of the last changes of those that ever changed, seconds."""
+    BY_CELL = ("_changes",)
+    _changes: dict[int, list[float]]
+    """Times of the last changes of those that ever changed, seconds."""
+    _is_low: Mask
+    """Whether only less than the good value is bad: two that are up are as good as one."""
 
     def judges(self, cell: int) -> bool:
         """Returns whether a cell is a state with a good value."""
@@ -66,8 +63,8 @@ class StateChanges(SeriesDetector):
         self._since[at[begins]] = time[begins]
         self._bad_count[at] = np.where(counts, self._bad_count[at] + 1, 0)
         self._value[at] = value
-        for n, when in zip(at[begins].tolist(), time[begins].tolist(), strict=True):
-            self._changes[n] = [*self._changes.get(n, ()), when][-RUN:]
+        for cell, when in zip(self.at[at[begins]].tolist(), time[begins].tolist(), strict=True):
+            self._changes[cell] = [*self._changes.get(cell, ()), when][-RUN:]
 
     def end(self) -> None:
         """Ends the data: what was bad from its first sample on counts, if that is not how an unused one looks.
@@ -98,20 +95,14 @@ class StateChanges(SeriesDetector):
             judged = self.cells.judgement(int(self.at[n]))
             if judged.symptom == SILENT_SYMPTOM and self.cells.time[self.at[n]] - self._since[n] < RESTART_S:
                 continue
-            yield self._finding(n, PAST, float(self._since[n]), float(self._value[n]))
-        for n, changes in sorted(self._changes.items()):
-            newest = self.cells.time[self.at[n]]
-            recent = [when for when in changes if newest - when <= EPISODE_S]
+            yield self._finding(n, PAST, self._since[n], self._value[n])
+        for cell, changes in sorted(self._changes.items()):
+            recent = [when for when in changes if self.cells.time[cell] - when <= EPISODE_S]
             if not recent:
-                del self._changes[n]
+                del self._changes[cell]
             elif len(recent) >= RUN // 2 + 1:
-                yield self._finding(n, REPEATS, recent[0], float(len(recent)))
+                yield self._finding(int(self._place[cell]), REPEATS, recent[0], len(recent))
 
     def _finding(self, n: int, form: str, since: float, value: float) -> Finding:
         direction = "begins" if self._bits[n] or self._begins[n] else "down"
-        return Finding(*self.subject(n), form, direction, since, value, float(self._nominal[n]))
-
-    def take_over(self, before: Self, places: CellPlaces) -> None:
-        """Goes on with another one's states, and with their changes of late."""
-        super().take_over(before, places)
-        self._changes = places.of_some(self.at, before.at).carry(before._changes)
+        return self.finding_on(n, form, direction, (since, value, self._nominal[n]))

@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from skewscope.engine.model.arrays import F64, Index, sort_unique
+from skewscope.engine.model.arrays import F64, Fills, Index, sort_unique, widen_items
 from skewscope.engine.model.finding import SHARES, Finding
 from skewscope.engine.model.parameters import BURST_S, HALF, LEAST_PART, RESTART_S, RUN
 from skewscope.engine.model.tick import Tick
@@ -14,7 +14,7 @@ from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import copy_items, match_places
 from skewscope.engine.symptoms.cells import JudgedCells
 from skewscope.engine.symptoms.levels import LevelShifts
-from skewscope.engine.symptoms.series_detector import CellPlaces, Fills, SeriesDetector
+from skewscope.engine.symptoms.series_detector import CellPlaces, SeriesDetector
 
 UNKNOWN_SPEED = 1.25e9
 """judgement: bytes per second of a port that does not state its speed, 10 Gbit/s."""
@@ -34,6 +34,7 @@ class ParallelLinks:
 
 BundleKey = tuple[str, ParallelLinks]
 """Signal and links."""
+BUNDLES: Fills = {"_since": np.nan, "_median": np.nan, "_busiest": -1}
 
 
 def find_parallel_links(topology: Topology) -> Mapping[str, ParallelLinks]:
@@ -64,6 +65,12 @@ class UnevenLinks(SeriesDetector):
     _mean: F64
     _time: F64
     """[path] smoothed rate, and the time of its newest sample."""
+    _since: F64
+    """[bundle] since when its shares are unequal."""
+    _busiest: Index
+    """[bundle] cell of the busiest link while its shares are told as unequal, else -1."""
+    _median: F64
+    """[bundle] of the smoothed rates of its links."""
 
     def __init__(self, cells: JudgedCells, shifts: LevelShifts, idle_cells: Callable[[], Index]) -> None:
         super().__init__(cells)
@@ -80,12 +87,6 @@ class UnevenLinks(SeriesDetector):
         self._least = np.empty(0)
         """[bundle] load of the busiest link from which on shares matter, in the signal's unit a second."""
         self._numbers: dict[BundleKey, int] = {}
-        self._since = np.empty(0)
-        """[bundle] since when its shares are unequal."""
-        self._busiest: Index = np.empty(0, np.intp)
-        """[bundle] cell of the busiest link while its shares are told as unequal, else -1."""
-        self._median = np.empty(0)
-        """[bundle] of the smoothed rates of its links."""
 
     def grow(self) -> None:
         """Makes room for new cells; a path whose traffic is counted at its other end as well is judged there."""
@@ -113,11 +114,8 @@ class UnevenLinks(SeriesDetector):
         )
         speeds = [links.speed or UNKNOWN_SPEED for _, links in self._numbers]
         self._least = (2 * LEAST_PART) * np.array(speeds)
-        more = len(self._numbers) - len(self._since)
-        self._since = np.concatenate((self._since, np.full(more, np.nan)))
-        self._busiest = np.concatenate((self._busiest, np.full(more, -1, np.intp)))
+        widen_items(self, BUNDLES, len(self._numbers))
         self._busiest[[number for number, own in enumerate(links) if not own]] = -1
-        self._median = np.concatenate((self._median, np.full(more, np.nan)))
 
     def _bundle_of(self, cell: int, known: Collection[tuple[str, str]]) -> BundleKey | None:
         """Returns the bundle whose traffic a cell counts.
@@ -184,5 +182,5 @@ class UnevenLinks(SeriesDetector):
         """Goes on with another one's paths and bundles."""
         super().take_over(before, places)
         bundles = match_places(list(before._numbers), list(self._numbers))
-        copy_items(self, before, ("_since", "_median"), bundles)
+        copy_items(self, before, BUNDLES, bundles)
         self._busiest[bundles.now] = places.cells.locate(before._busiest[bundles.before])

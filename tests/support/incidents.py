@@ -136,7 +136,7 @@ def track(condition, kind, name, says=SPEAKS) -> Alert:
     """Returns an alert that fires since 0 s."""
     rule = info(condition)
     voice = EvidenceSnapshot(rule, 0.0, says.score, says.coverage, says.impact, says.evidence, (says.value, 1.0, 0.0))
-    return Alert(condition, Entity(kind, name), 0.0, 0.0, {rule.rule: voice}, {rule.rule})
+    return Alert(condition, Entity(kind, name), 0.0, {rule.rule: voice}, {rule.rule})
 
 
 def incidents(**how) -> IncidentTracker:
