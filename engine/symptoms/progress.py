@@ -8,7 +8,7 @@ import numpy as np
 
 from skewscope.engine.model.arrays import F64, Fills, Index, Mask, nan_to_zero
 from skewscope.engine.model.finding import PAST, PEERS, Finding
-from skewscope.engine.model.locality import Entity
+from skewscope.engine.model.locality import NODE_BOUND, Entity
 from skewscope.engine.model.parameters import (
     ALIKE,
     BRIEF_S,
@@ -21,6 +21,7 @@ from skewscope.engine.model.parameters import (
     RUN,
     TAIL,
 )
+from skewscope.engine.model.senders import natural_sender
 from skewscope.engine.model.tick import Tick
 from skewscope.engine.model.topology import Topology
 from skewscope.engine.model.transfer import copy_fields
@@ -275,7 +276,7 @@ class StepStops(SeriesDetector):
             topology, cells = self.cells.topology, self.cells
             group = topology.group.get(cells.places[int(self.at[n])].name)
             own = {topology.node_of[member] for member in group.members} if group else set()
-            found = [k for k, one in enumerate(cells.places) if self._job[k] != n and _node_of(one, topology) in own]
+            found = [k for k, one in enumerate(cells.places) if self._job[k] != n and _lies_on(one, topology, own)]
             self._beside[n] = np.array(found, np.intp)
         return self._beside[n]
 
@@ -290,11 +291,5 @@ class StepStops(SeriesDetector):
             yield from (Finding(signal, cells.places[cell], PAST, "stops", since, value, value) for signal in told)
 
 
-def _node_of(place: Entity, topology: Topology) -> str:
-    """Returns the node that an entity lies on; '' for one that lies on several."""
-    if place.kind == "rank":
-        return topology.node_of.get(place.name.partition(":")[2], "")
-    if place.kind == "port":
-        port = topology.port.get(place.name)
-        return port.node if port else ""
-    return place.name.rsplit("/gpu", 1)[0] if place.kind in ("gpu", "node") else ""
+def _lies_on(place: Entity, topology: Topology, nodes: Collection[str]) -> bool:
+    return place.kind in NODE_BOUND and natural_sender(place.kind, place.name, topology) in nodes

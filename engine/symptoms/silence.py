@@ -16,6 +16,7 @@ from skewscope.engine.model.arrays import F64, Fills, Index, Mask, sort_unique, 
 from skewscope.engine.model.finding import PAST, SILENT, Finding
 from skewscope.engine.model.locality import Entity
 from skewscope.engine.model.parameters import ALIKE, LEARNING_RATE, MAJORITY, MIN_PAST, MISSED, RESTART_S, TAIL
+from skewscope.engine.model.senders import node_of_entity
 from skewscope.engine.model.tick import NewSamples, Tick
 from skewscope.engine.model.transfer import copy_items, match_places
 from skewscope.engine.symptoms.cells import JudgedCells
@@ -74,7 +75,7 @@ class Silences(SeriesDetector):
         self._source = np.concatenate((self._source, np.array(sources, np.intp)))
         families = [self._families.setdefault(name, len(self._families)) for name, _ in self.keys]
         self._family = np.array(families, np.intp)
-        places = [(name, self._node_of(place)) for name, place in self.keys]
+        places = [(name, node_of_entity(place.name)) for name, place in self.keys]
         numbers = {one: number for number, one in enumerate(dict.fromkeys(places))}
         self._node = np.array([numbers[one] for one in places], np.intp)
         self._node_families = np.array([self._families[name] for name, _ in numbers], np.intp)
@@ -157,7 +158,7 @@ class Silences(SeriesDetector):
         cells = self._told_cells()
         for source in np.flatnonzero(self.silent).tolist():
             name, place = keys[source]
-            node = Entity("node", self._node_of(place))
+            node = Entity("node", node_of_entity(place.name))
             at = node if (name, node) in whole else place
             for cell in cells[source]:
                 signal = self.cells.signals[cell]
@@ -177,11 +178,5 @@ class Silences(SeriesDetector):
         found: dict[tuple[str, Entity], list[bool]] = {}
         for (name, place), silent, count in zip(keys, self.silent.tolist(), self._count.tolist(), strict=True):
             if place.kind != "node" and count >= MIN_PAST:
-                found.setdefault((name, Entity("node", self._node_of(place))), []).append(silent)
+                found.setdefault((name, Entity("node", node_of_entity(place.name))), []).append(silent)
         return {key for key, some in found.items() if len(some) > 1 and all(some)}
-
-    def _node_of(self, place: Entity) -> str:
-        if place.kind == "port":
-            port = self.cells.topology.port.get(place.name)
-            return port.node if port is not None else place.name
-        return place.name.rsplit("/", 1)[0] if place.kind == "gpu" else place.name
