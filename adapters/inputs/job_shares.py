@@ -18,10 +18,17 @@ from skewscope.kb.loader import catalogue
 from skewscope.kb.problems import NothingKnownError, Problem
 
 EVENT = "job-floods-server"
-SERVER = re.compile(r"(?:mdt|mds|obdfilter)\.(?P<server>[\w-]+)\.(?:exports\.(?P<client>[^=\s]+)\.stats|job_stats)=")
-JOB = re.compile(r"\s*-?\s*job_id:\s+(?P<job>\S.*?)\s*")
-TIME = re.compile(r"\s*(?P<name>snapshot_time|start_time|elapsed_time):?\s+(?P<seconds>\d+(?:\.\d+)?)(?:\s.*)?")
-COUNT = re.compile(r"\s*(?P<name>\w+):?\s+(?:\{ samples:\s*(?P<listed>\d+), unit:.*|(?P<plain>\d+) samples \[.*)")
+SERVER = re.compile(
+    r"(?:mdt|mds|obdfilter)\.(?P<server>[\w-]{1,100})\.(?:exports\.(?P<client>[^=\s]{1,100})\.stats|job_stats)="
+)
+JOB = re.compile(r"\s{0,40}(?:-\s{1,40})?job_id:\s{1,40}(?P<job>\S.{0,199})")
+TIME = re.compile(
+    r"\s{0,40}(?P<name>snapshot_time|start_time|elapsed_time):?\s{1,40}(?P<seconds>\d{1,15}(?:\.\d{1,9})?)(?:\s.*)?"
+)
+COUNT = re.compile(
+    r"\s{0,40}(?P<name>\w{1,40}):?\s{1,40}"
+    r"(?:\{ samples:\s{0,40}(?P<listed>\d{1,18}), unit:.*|(?P<plain>\d{1,18}) samples \[.*)"
+)
 METADATA = frozenset(
     (
         *("open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getattr", "setattr", "getxattr"),
@@ -84,7 +91,7 @@ def read_tallies(lines: Sequence[str]) -> Iterator[JobTally]:
         elif server and (match := JOB.fullmatch(line)):
             if tally:
                 yield tally
-            tally = JobTally(server, match["job"].strip('"'))
+            tally = JobTally(server, match["job"].strip().strip('"'))
         elif tally and (match := TIME.fullmatch(line)):
             tally.times[match["name"]] = float(match["seconds"])
         elif tally and (match := COUNT.fullmatch(line)) and match["name"] in METADATA:

@@ -69,3 +69,9 @@ def test_a_job_that_makes_nearly_all_of_many_operations_is_named(text, wanted, t
 def test_without_one_it_is_too_little(text):
     with pytest.raises(NothingKnownError, match="too little"):
         messages(text)
+
+
+def test_numbers_that_no_server_counts_are_left_out():
+    text = job_stats().replace("samples:  9000000", "samples:  " + "9" * 5000, 1)
+    with pytest.raises(NothingKnownError, match="too little"):
+        messages(text)
