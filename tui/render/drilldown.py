@@ -12,7 +12,7 @@ from skewscope.tui.render import charts, detail, evidence_series, incident_layou
 from skewscope.tui.render.charts import Curve
 from skewscope.tui.render.detail import DisplayNames
 from skewscope.tui.render.evidence_sentence import evidence_sentence
-from skewscope.tui.render.evidence_value import format_evidence
+from skewscope.tui.render.evidence_value import format_evidence, is_one_message
 from skewscope.tui.render.expression_text import format_expression
 from skewscope.tui.render.incident_lead import lead_sections
 from skewscope.tui.render.node_lookup import NodeLookup
@@ -81,7 +81,8 @@ def chart_lines(context: DrilldownContext, columns: int, rows: int) -> list[Line
 
 def charts_of(context: DrilldownContext, columns: int, rows: int) -> list[list[Line]]:
     """Returns a chart of each of the strongest evidence series."""
-    found = evidence_series.list_series(context.incident, context.snapshot, context.node_lookup)[:MAX_CHARTS]
+    listed = evidence_series.list_series(context.incident, context.snapshot, context.node_lookup)
+    found = [(item, one) for item, one in listed if not is_one_message(item)][:MAX_CHARTS]
     height = CHART_ROWS if rows > 30 else 6
     shown = found if rows > 20 else found[:1]
     return [_series_chart(context, detail.format_name(item.name), one, columns, height) for item, one in shown]

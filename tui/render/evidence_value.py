@@ -31,6 +31,11 @@ class SeriesReading:
     """Its sparkline."""
 
 
+def is_one_message(item: IncidentEvidence) -> bool:
+    """Returns whether an item is a message that came once, so that neither its value nor its curve says more."""
+    return item.unit == "{event}" and item.value == 1
+
+
 def format_evidence(item: IncidentEvidence) -> str:
     """Returns the value of an item by itself: `12.9 ms`, `2.4× normal`; '' where several values decided."""
     if item.value is None:

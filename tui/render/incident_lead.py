@@ -21,7 +21,7 @@ from skewscope.tui.render.detail import (
     relation_sections,
     summary_lines,
 )
-from skewscope.tui.render.evidence_value import format_evidence
+from skewscope.tui.render.evidence_value import format_evidence, is_one_message
 from skewscope.tui.render.text import Line, line, pad, width
 
 MAX_STEPS = 3
@@ -55,6 +55,7 @@ def lead_sections(incident: Incident, names: DisplayNames) -> tuple[Section, ...
 def why_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     """Returns the evidence that holds: one line with the series of each item, or one line in all."""
     held = [item for item in incident.evidence if item.verdict == "yes"]
+    held = [item for item in held if not (is_one_message(item) and format_name(item.name) in incident.summary)]
     if names.read_series is None:
         shown = (
             _other_findings(held)

@@ -87,6 +87,14 @@ def test_the_chart_of_a_counters_readings_shows_small_differences_and_no_value_i
     assert "".join(text for line in seen.items for text, _ in line) == "begins none (0 per s), is behind (−9), at work"
 
 
+@pytest.mark.parametrize(("count", "shown"), [(1.0, False), (3.0, True)])
+def test_a_message_that_came_once_is_said_once(count, shown):
+    item = IncidentEvidence("it fell off the bus", "yes", 1.0, count, "{event}", "event.gpu_lost")
+    one = replace(ROOT, summary="r2: it fell off the bus.", evidence=(item,), against=())
+    (why,) = [part.items for part in lead_sections(one, DisplayNames(catalogue(), (one,))) if part.label == "why"]
+    assert ("3 events" in str(why[1:])) == shown
+
+
 def test_counters_whose_readings_rules_compare_are_shown_as_they_are(tmp_path):
     names = {"skewscope_nccl_coll_seq": 7, "skewscope_step_count": 0}
     rows = dict.fromkeys(names, "")
