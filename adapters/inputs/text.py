@@ -150,7 +150,7 @@ class TextReader:
     """Takes the samples; None for one of its own."""
 
     def __post_init__(self) -> None:
-        self._collector = self.collector or SeriesCollector(self.file)
+        self._collector = SeriesCollector(self.file) if self.collector is None else self.collector
         self._lines = LineReader(self.format, catalogue().signals) if self.format else None
         self.times = LineTimes(self.labels, self.file, own_time(self.file))
         self._place, unnamed = self._find_place()

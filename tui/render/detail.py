@@ -404,7 +404,11 @@ def cause_lines(incident: Incident, names: DisplayNames) -> tuple[Line, ...]:
     root = names.find_incident(incident.explained_by.id)
     name = names.incident_title(root) if root else incident.explained_by.id
     relation = incident.explained_by.words
-    return (line(name if relation == CAUSED_BY_LABEL else f"{relation} {name}"),)
+    over = f", over since {units.format_time(root.resolved_at)}" if root and root.resolved_at is not None else ""
+    return (
+        line(f"{name if relation == CAUSED_BY_LABEL else f'{relation} {name}'}{over}"),
+        line("open it for what to do", "dim"),
+    )
 
 
 def _effect_line(effect: Incident, cause: Incident, names: DisplayNames) -> Line:
