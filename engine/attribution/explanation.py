@@ -223,7 +223,8 @@ class Explainer:
             changes: pools that gain or lose replicas.
         """
         candidates, settled = self._candidates(t, recent)
-        roots = self.find_lingering(t, recent, states)
+        roots = {one.id: Explanation(one.merged_into, "merged") for one in recent if one.merged_into}
+        roots |= self.find_lingering(t, recent, states)
         caused = attribute_candidates(candidates, self.causes, self.locality, max(CAUSE_BEFORE_S, self.late_s))
         roots |= _related("caused", caused)
         left = [one for one in recent if one.is_open and one.id not in roots]
@@ -234,13 +235,11 @@ class Explainer:
                 roots[id_] = Explanation(first, "coincident")
         unexplained = [c for c in candidates if c.id not in roots and c.id not in settled]
         roots |= _related("coincident", find_coincident(unexplained, self.locality, self.late_s))
-        found: dict[str, Explanation | None] = {}
-        for incident in recent:
-            if incident.merged_into:
-                found[incident.id] = Explanation(incident.merged_into, "merged")
-            elif incident.is_open or incident.id in roots or _is_cyclic(incident, roots, states):
-                found[incident.id] = roots.get(incident.id)
-        return found
+        return {
+            one.id: roots.get(one.id)
+            for one in recent
+            if one.is_open or one.id in roots or _is_cyclic(one, roots, states)
+        }
 
     def _find_announced(
         self, diagnoses: Collection[DiagnosisState], messages: Collection[SymptomState]

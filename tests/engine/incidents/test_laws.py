@@ -1,9 +1,10 @@
 """Laws of incidents: whatever is judged in whatever order, nothing is lost, doubled or left without a root."""
 
 import json
+from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skewscope.engine.incidents.tracker import order_for_contract
@@ -45,7 +46,18 @@ def test_the_order_of_verdicts_and_of_entities_changes_nothing(script, random, p
     ]
 
 
+FAINT = Says(state=UNKNOWN, score=2.0, impact=float("nan"), severity=0, value=float("nan"))
+# The part that takes the other one in as it resolves was a part of that one before.
+IN_TURNS = [
+    {"blind": {"C:n9": replace(FAINT, score=7.0), "D:n13": FAINT}},
+    {"blind": {"C:n10": FAINT, "D:n13": FAINT, "C:n11": replace(FAINT, state=0)}},
+    {"blind": {"C:n9": replace(FAINT, fires=False, state=0), "C:n8": replace(FAINT, value=5.0)}},
+    {"blind": {}},
+]
+
+
 @settings(max_examples=10, deadline=None)
+@example(IN_TURNS, 25.0)
 @given(ticks, st.sampled_from([1.0, 7.0, 25.0]))
 def test_whatever_fires_is_told_and_every_explanation_leads_to_a_root(script, pace):
     engine = incidents()
