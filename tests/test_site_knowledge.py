@@ -98,7 +98,7 @@ def test_telemetry_is_diagnosed_by_the_rule_of_the_page(site):
         ("quarantine-node", "n2 cannot be cooled until its connector is pressed home.")
     ]
     assert not os.environ[KNOWLEDGE_VARIABLE]
-    assert run("diagnose", "cooling.csv")[0] == 2  # without it, the metric is not known
+    assert run("diagnose", "cooling.csv")[0] == 3  # without it, the metric is not known
 
 
 def test_healthy_telemetry_is_silent(site):

@@ -32,8 +32,8 @@ from skewscope.adapters.mapping.names import HELPER_METRICS, MetricResolver
 from skewscope.engine.model.topology_file import NODE_WITHOUT
 from skewscope.kb.problems import InputError, NothingKnownError
 
-OTHER_KINDS = {"text": "any text", "named-numbers": "numbers with names"}
-"""The kinds that read what the reader of another kind refuses, and what it is called then."""
+TEXT_KIND = "text"
+"""The kind that reads any text."""
 MAX_REREAD_BYTES = 32 << 20
 """Of an input with known series; of a larger one, names that are not known are not worth another reading."""
 SELF_PLACED = frozenset(("pod", "rank", "group", "replica"))
@@ -148,14 +148,25 @@ def _scan_or_read_text(source: Input, recording: Recording, names: MetricResolve
     try:
         _scan_input(source, recording, names, scan)
     except InputError as refusal:
-        others = [kind for kind in OTHER_KINDS if kind != source.kind and not reader_of(source).is_folder]
-        for kind, called in ((kind, OTHER_KINDS[kind]) for kind in others):
+        for kind, called in _list_others(source, refusal):
             with suppress(InputError):
                 _scan_input(replace(source, kind=kind), recording, names, scan)
                 reason = problem_text(refusal.problems[0])
                 scan.read_as_text.append(f"{recording.name_input(source)} is read as {called}: {reason}")
                 return
         raise
+
+
+def _list_others(source: Input, refusal: InputError) -> Iterator[tuple[str, str]]:
+    """Yields the kinds that may read what the reader of an input refuses, and what it is called then.
+
+    Numbers with names are looked for in a text of which nothing is known; what is damaged, or of a kind that has an
+    answer of its own, keeps that.
+    """
+    if source.kind != TEXT_KIND and not reader_of(source).is_folder:
+        yield TEXT_KIND, "any text"
+    if source.kind == TEXT_KIND and isinstance(refusal, NothingKnownError):
+        yield "named-numbers", "numbers with names"
 
 
 def _scan_input(source: Input, recording: Recording, names: MetricResolver, scan: SeriesScan) -> None:

@@ -61,4 +61,5 @@ def find_posterior(
         total = (total - weights[own]) / (1.0 - kept)
         weights[own] = kept * total
     ranked = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
-    return Posterior({name: weight / total for name, weight in ranked}, 1.0 / total)
+    # Sums are rounded: what none has may not exceed what all have.
+    return Posterior({name: weight / total for name, weight in ranked}, min(1.0 / total, 1.0))
