@@ -127,6 +127,8 @@ class ShortDates:
         """Returns the first time of a line in seconds since 1970, also one without a year; None without any."""
         # The next line most often has a stamp of the same form.
         match = SHORT_STAMP.search(text, 0, MAX_STAMP_COLUMN) if self._month else None
+        if match is not None and (full := find_stamp(text[: match.start()], self.offset)) is not None:
+            return full  # the date that stands first counts
         if match is None and (full := find_stamp(text, self.offset)) is not None:
             self._month = 0
             return full

@@ -191,6 +191,8 @@ class LineTimes:
 
     def _find_long(self, text: str) -> float | None:
         if match := CTIME.search(text, 0, 200):
+            if (first := find_stamp(text[: match.start()], self._dates.offset)) is not None:
+                return first
             year = match["year"] or ""
             month, day = _month_number(match["month"]), int(match["day"])
             stamp = f"{month:02}-{day:02} {match['clock']}"

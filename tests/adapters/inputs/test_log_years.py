@@ -7,6 +7,7 @@ import pytest
 
 from skewscope.adapters.inputs.draft_recording import draft_recording, save_recording
 from skewscope.adapters.inputs.recording import load, open_recording
+from skewscope.adapters.inputs.text_times import LineTimes
 from skewscope.kb.loader import catalogue
 
 LINE = "INFO {} [loggers.py:273] Engine 000: Avg prompt throughput: 12.5 tokens/s, Running: 3 reqs, Waiting: 2 reqs\n"
@@ -63,3 +64,12 @@ def test_a_saved_recording_keeps_the_year(tmp_path):
     loaded = load(open_recording(tmp_path / "saved"), catalogue())
     assert dt.datetime.fromtimestamp(loaded.block.time[0], dt.UTC).year == 2025
     assert not any("no year" in text for text in loaded.warnings)
+
+
+@pytest.mark.parametrize("before", ["", "Nov 21 09:00:00 gpu-07 kernel: up\n", "INFO 11-21 09:00:00 [a.py:1] up\n"])
+@pytest.mark.parametrize("other", ["Nov 20 08:00:00 gpu-07", "INFO 09-14 08:00:00"])
+def test_of_two_dates_in_a_line_the_first_one_counts(before, other):
+    times = LineTimes({"year": "2026"}, "x.log", 0.0)
+    for line in f"{before}2026-11-22 10:00:00 {other} it waits".splitlines():
+        found = times.find(line)
+    assert found == 1795341600
