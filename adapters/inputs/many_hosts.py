@@ -28,6 +28,8 @@ DEVICE = re.compile(
     r"(?:eth|en[opsx]|ib|mlx\d?_|bond|hsn|swp|gpu|rank|cpu|nvme|slot|port|nvidia|card)(?:0|[1-9]\d*)", re.IGNORECASE
 )
 """What has a number as well and is no host; hosts of such a name have leading zeros."""
+NODE, JOB = "node", "group"
+"""Labels of a host, and of a job."""
 MIN_HOSTS = 2
 MOST_LINES = 0.75
 """Part of the lines that have a host before them; the others were typed, or are of the shell (judgement)."""
@@ -36,9 +38,15 @@ SHOWN = 3
 
 
 def recognise(head: bytes, name: str) -> bool:
-    """Returns whether the first bytes of a file are parts of several hosts, the first of which is of a known kind."""
+    """Returns whether the first bytes of a file are parts of several hosts, the first of which is of a known kind.
+
+    The log of a job has headings too, such as "== epoch1", and goes on behind them.
+    """
     parts = split_hosts(decode_head(head))
-    return len(parts) >= MIN_HOSTS and _find_part_reader(next(iter(parts.values())).encode(), name) is not None
+    if not parts:
+        return False
+    first = next(iter(parts.values())).encode()
+    return _find_part_reader(first, name) is not None and not _is_of_job(first, name)
 
 
 def split_hosts(lines: Sequence[str]) -> dict[str, str]:
@@ -69,6 +77,14 @@ def _list_below(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield host, line
 
 
+def _is_of_job(text: bytes, name: str) -> bool:
+    """Returns whether what is read of a text is of a job and not of a host."""
+    try:
+        return any(JOB in dict(one.labels) for one in _read_part(text, name, {NODE: "host"}))
+    except InputError:
+        return False
+
+
 def _find_part_reader(head: bytes, name: str) -> InputReader | None:
     """Returns the reader of the part of a host; None where it is of no known kind."""
     if own := known_formats().choose_own(head):
@@ -91,7 +107,7 @@ def read_series(stream: BinaryIO, name: str, labels: Mapping[str, str]) -> list[
     unread: list[str] = []
     for host, text in parts.items():
         try:
-            own = _read_part(text.encode(), name, {"node": host, **labels})
+            own = _read_part(text.encode(), name, {NODE: host, **labels})
         except InputError as error:
             own = []
             problems.append(error)
@@ -108,7 +124,7 @@ def _read_part(text: bytes, name: str, labels: Mapping[str, str]) -> list[Labell
     if reader is None or reader.read_series is None:
         return []
     series = reader.read_series(io.BufferedReader(io.BytesIO(text)), name, labels)
-    return [replace(one, labels=tuple(sorted({"node": labels["node"], **dict(one.labels)}.items()))) for one in series]
+    return [replace(one, labels=tuple(sorted({NODE: labels[NODE], **dict(one.labels)}.items()))) for one in series]
 
 
 READER = artefact_reader(

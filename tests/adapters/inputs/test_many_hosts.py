@@ -47,6 +47,15 @@ def test_each_host_has_its_own_series(form, hosts, tmp_path):
         dump(BEFORE, ("GPU0", "GPU1")),
         dump(BEFORE, ("Name", "State")),
         dump(BEFORE) + "what else stands here\n" * 9,
+        # The log of one job, with headings.
+        *(
+            "".join(
+                f"=== {part}{k} ===\n"
+                + "".join(f"iter {n}: loss 3.1, time 10{n % 9}.45ms, mfu 30.12%\n" for n in range(30 * k, 30 * k + 30))
+                for k in (1, 2)
+            )
+            for part in ("epoch", "run")
+        ),
         "gpu01: said by no known program\ngpu02: said by no known program\n",
     ],
 )
